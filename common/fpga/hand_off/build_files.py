@@ -63,13 +63,18 @@ def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
     """Return the whole engine around the first array that it can have, as an RTL kernel with its packaging script."""
     for unit in units:
         if isinstance(unit.engine, SystolicArray) and (design := _engine(unit.engine)) is not None:
-            name, word = design.name, design.word_bytes
-            values = {"name": name, "word_msb": 8 * word - 1, "strobe_msb": word - 1, "strobes": word}
-            values["size"] = word.bit_length() - 1
-            kernel = Template(_text("kernel.v")).substitute(values)
-            script = Template(_text("package_kernel.tcl")).substitute(values)
-            return {f"rtl/{name}.v": design.verilog() + kernel, "rtl/package_kernel.tcl": script}
+            return engine_kernel(design, unit.engine.clock_mhz)
     return {}
+
+
+def engine_kernel(design: EngineDesign, clock_mhz: float) -> dict[str, str]:
+    """Return the Verilog of an engine under ``ap_ctrl_hs``, and the script that packages it, by their paths."""
+    name, word = design.name, design.word_bytes
+    values = {"name": name, "word_msb": 8 * word - 1, "strobe_msb": word - 1, "strobes": word}
+    values |= {"size": word.bit_length() - 1, "hertz": round(clock_mhz * 1e6)}
+    kernel = Template(_text("kernel.v")).substitute(values)
+    script = Template(_text("package_kernel.tcl")).substitute(values)
+    return {f"rtl/{name}.v": design.verilog() + kernel, "rtl/package_kernel.tcl": script}
 
 
 def _engine(array: SystolicArray) -> EngineDesign | None:

@@ -1,10 +1,10 @@
 // Generated: the whole engine (int8) as an RTL kernel for Vitis, controlled as ap_ctrl_hs says (UG1393, "RTL Kernels").
 //
 // Registers of s_axi_control: 0x00 bit 0 start, 1 done (until it is read), 2 idle, 3 ready; 0x10 and 0x14 address of the
-// engine's memory; 0x1c and 0x20 address of the list; 0x28 how many entries the list has. From start on, the list is read
-// entry by entry: 64 bits, the lower half a word of a descriptor, the upper half the engine's register that takes it
-// (0x40, 0x44, 0x48). Done is when the list is over and the engine is idle. The engine's addresses are relative to its
-// memory.
+// engine's memory; 0x1c and 0x20 address of the list; 0x28 how many entries the list has. A start resets the engine, for
+// 512 cycles, because the descriptors of a list count from its begin on. Then the list is read entry by entry: 64 bits, the
+// lower half a word of a descriptor, the upper half the engine's register that takes it (0x40, 0x44, 0x48). Done is when
+// the list is over and the engine is idle. The engine's addresses are relative to its memory.
 module ${name}_kernel (
     input ap_clk,
     input ap_rst_n,
@@ -59,13 +59,6 @@ module ${name}_kernel (
     input [63:0] m_axi_list_rdata,
     input m_axi_list_rlast
 );
-  // --- reset: the engine's delays are flushed ---------------------------------------------------------------------------
-  reg [9:0] flushed = 0;
-  wire rst = !flushed[9];
-  always @(posedge ap_clk)
-    if (!ap_rst_n) flushed <= 0;
-    else if (rst) flushed <= flushed + 1;
-
   // --- registers --------------------------------------------------------------------------------------------------------
   reg start, done, running;
   reg [63:0] memory, list;
@@ -78,11 +71,17 @@ module ${name}_kernel (
   assign s_axi_control_bresp = 0;
   assign s_axi_control_rresp = 0;
   wire over;
+  reg [9:0] flushed = 0;
+  wire rst = !flushed[9];  // of the engine, whose delays are flushed meanwhile
+  wire begins = write && s_axi_control_awaddr == 0 && s_axi_control_wdata[0] && s_axi_control_wstrb[0] && !start;
+  always @(posedge ap_clk)
+    if (!ap_rst_n || begins) flushed <= 0;
+    else if (rst) flushed <= flushed + 1;
   always @(posedge ap_clk) begin
     if (write) begin
       s_axi_control_bvalid <= 1;
       case (s_axi_control_awaddr)
-        8'h00: start <= start || (s_axi_control_wdata[0] && s_axi_control_wstrb[0]);
+        8'h00: start <= start || begins;
         8'h10: memory[31:0] <= s_axi_control_wdata;
         8'h14: memory[63:32] <= s_axi_control_wdata;
         8'h1c: list[31:0] <= s_axi_control_wdata;
@@ -106,7 +105,7 @@ module ${name}_kernel (
     done <= (done && !(read && s_axi_control_araddr == 0)) || (over && !(read && s_axi_control_araddr == 0));
     if (start && !running && !rst) running <= 1;
     if (over) {start, running} <= 0;
-    if (rst) begin
+    if (!ap_rst_n) begin
       {start, done, running, s_axi_control_bvalid, s_axi_control_rvalid} <= 0;
       {memory, list, count} <= 0;
     end
