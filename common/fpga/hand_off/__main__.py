@@ -19,12 +19,13 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.packing import PackedCall, data_files, packed_steps
+from common.fpga.hand_off.packing import PackedCall, data_files, packed_steps, ports_of
 from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
 from common.graphs.operators import CONTRACTIONS, QUANTIZE
 from common.messages.errors import CommandLineError, PipelineError
 
 ARGUMENTS = (4, 5)
+AGAIN = "write the hand-off again"
 
 
 def main() -> int:
@@ -51,8 +52,7 @@ def main() -> int:
 
 def _packed(hand_off: Path, path: Path, samples: Path | None) -> tuple[list[list[PackedCall]], dict[str, bytes]]:
     """Return the packed calls of each call of the schedule, and the content of the files."""
-    specifications = [_document(each) for each in sorted(hand_off.glob("K*.json"))]
-    schedule = _document(hand_off / "schedule.json")
+    specifications, schedule = _documents(hand_off)
     try:
         model = of_one_sample(onnx.load(path))
     except Exception as error:  # protobuf raises what it likes
@@ -74,13 +74,64 @@ def _packed(hand_off: Path, path: Path, samples: Path | None) -> tuple[list[list
     return steps, data_files(specifications, [call for step in steps for call in step], network, inputs)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _documents(hand_off: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the content of every ``K*.json`` and of ``schedule.json``, which have all that is read of them."""
+    specifications = []
+    for path in sorted(hand_off.glob("K*.json")):
+        specifications.append(document := _document(path, KERNEL))
+        if document["engine_kind"] == "systolic":
+            _require(path, document, ARRAY)
+            if not document["units"] or not ports_of(document):
+                raise PipelineError(path, "its first unit has no port", AGAIN)
+    path = hand_off / "schedule.json"
+    schedule = _document(path, {"steps": [{"activity": str}]})
+    for number, step in enumerate(schedule["steps"]):
+        if step["activity"] == "call":
+            _require(path, step, CALLED, f"steps[{number}]")
+    return specifications, schedule
+
+
+# What is read of a document: its keys with their types, in objects and in each item of lists.
+PORT = {"unit": str, "port": str, "memory": str, "width_bits": int}
+KERNEL = {"kernel": str, "design": str, "engine_kind": str, "precision": str, "ports": [PORT], "units": [{"unit": str}]}
+PRODUCT = {"is_transposed": bool, "outer_loop": str}
+ARRAY = {
+    "sizes": {"rows": int, "columns": int, "products_per_element": int},
+    "tile": {"rows": int, "columns": int, "depth": int},
+    "calls": [{"candidate": str, "products": [PRODUCT]}],
+}
+CALLED = {"kernel": str, "candidate": str, "source_nodes": [str]}
+
+
+def _require(path: Path, value: object, shape: object, place: str = "") -> None:
+    """Refuse a document in which something of a shape is missing or is something else; whole numbers are positive."""
+    if isinstance(shape, type):
+        if type(value) is not shape or (shape is int and not (isinstance(value, int) and value > 0)):
+            kind = {int: "positive whole number", bool: "truth value", str: "text"}[shape]
+            raise PipelineError(path, f"{place} is no {kind}", AGAIN)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise PipelineError(path, f"{place} is no list", AGAIN)
+        for number, each in enumerate(value):
+            _require(path, each, shape[0], f"{place}[{number}]")
+    elif isinstance(shape, dict):
+        if not isinstance(value, dict):
+            raise PipelineError(path, f"{place} is no object", AGAIN)
+        for key, of_key in shape.items():
+            inner = f"{place}.{key}" if place else key
+            if key not in value:
+                raise PipelineError(path, f"has no {inner}", AGAIN)
+            _require(path, value[key], of_key, inner)
+
+
+def _document(path: Path, shape: Mapping[str, object]) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PipelineError(path, f"is no JSON ({error})", "write the hand-off again") from error
+        raise PipelineError(path, f"is no JSON ({error})", AGAIN) from error
     if not isinstance(content, dict):
-        raise PipelineError(path, "holds no JSON object", "write the hand-off again")
+        raise PipelineError(path, "holds no JSON object", AGAIN)
+    _require(path, content, shape)
     return content
 
 
@@ -98,6 +149,8 @@ def _of_samples(path: Path, shapes: Mapping[str, list[int]]) -> Mapping[str, NDA
         if [*arrays[name].shape] != shape:
             found = f"has samples of {name} of {[*arrays[name].shape[1:]]}"
             raise PipelineError(path, f"{found}, and the model reads {shape[1:]}")
+        if not np.isfinite(arrays[name]).all():
+            raise PipelineError(path, f"has samples of {name} that are not finite")
     return arrays
 
 

@@ -157,6 +157,9 @@ def packed_steps(
         specifications: content of every ``K*.json``.
         schedule: content of ``schedule.json``.
         layers: those of the contractions, by node.
+
+    Raises:
+        PipelineError: a kernel has no call of the schedule.
     """
     kernels = {each["kernel"]: each for each in specifications if each["engine_kind"] == "systolic"}
     for step in schedule["steps"]:
@@ -166,7 +169,9 @@ def packed_steps(
             yield []
             continue
         found = [layers[node] for node in step["source_nodes"] if node in layers]
-        call = next(each for each in kernel["calls"] if each["candidate"] == step["candidate"])
+        call = next((each for each in kernel["calls"] if each["candidate"] == step["candidate"]), None)
+        if call is None:
+            raise PipelineError("<hand_off>", f"{step['kernel']}.json has no call {step['candidate']} of schedule.json")
         if len(found) != len(call["products"]):
             yield []  # it has a product that the network does not have as a layer
             continue

@@ -164,6 +164,10 @@ def test_without_samples_the_stimuli_are_random(hand_off, monkeypatch, capsys):
             lambda path: np.savez(path, input=np.zeros((2, 4, 6, 5))),
             "s.npz: has samples of input of [4, 6, 5], and the model reads [4, 5, 6]",
         ),
+        (
+            lambda path: np.savez(path, input=np.full((1, 4, 5, 6), np.nan)),
+            "s.npz: has samples of input that are not finite",
+        ),
         (lambda path: None, "s.npz: No such file or directory"),
         (lambda path: (path.parent / "K1.json").write_text("{"), "K1.json: is no JSON"),
         (lambda path: (path.parent / "schedule.json").write_bytes(b"\xff"), "schedule.json: is no JSON"),
@@ -176,3 +180,44 @@ def test_bad_input_is_one_line_and_a_code(hand_off, monkeypatch, capsys, write, 
     assert (code, printed, said.count("\n")) == (1, "", 1)
     assert f"{hand_off}/{problem}" in said
     assert not (hand_off / "data").exists()
+
+
+def places(content, place=()):
+    """The place of every value of a document."""
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield (*place, key)
+        yield from places(value, (*place, key))
+
+
+def changed(content, place, change):
+    *path, last = place
+    holder = content
+    for key in path:
+        holder = holder[key]
+    change(holder, last)
+
+
+CHANGES = {
+    "gone": lambda holder, key: holder.pop(key),
+    "null": lambda holder, key: holder.__setitem__(key, None),
+    "negative": lambda holder, key: holder.__setitem__(key, -1),
+    "number": lambda holder, key: holder.__setitem__(key, float("nan")),
+    "empty": lambda holder, key: holder.__setitem__(key, []),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["K1.json", "schedule.json"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_document_without_one_of_its_values_is_one_line_and_a_code(hand_off, monkeypatch, capsys, name, change):
+    """Each value of both documents is taken away or replaced, one at a time."""
+    whole = json.loads((hand_off / name).read_text())
+    for place in places(whole):
+        broken = json.loads(json.dumps(whole))
+        changed(broken, place, CHANGES[change])
+        (hand_off / name).write_text(json.dumps(broken))
+        code, printed, said = command(monkeypatch, capsys, hand_off)
+        assert (code, printed, said.count("\n")) == (1, "", 1), (place, said)
+        assert str(hand_off) in said, place
+        assert not (hand_off / "data").exists()
