@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Metric, exposition
-from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry  # 20 ms, which the start of a script does not need
 
 SCRAPE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,28 +26,33 @@ class Gauge:
     value: float
 
 
-class _Collected(Collector):
-    def __init__(self, gauges: Iterable[Gauge]) -> None:
-        self._families: dict[str, Metric] = {}
-        for gauge in gauges:
-            family = self._families.setdefault(gauge.name, Metric(gauge.name, gauge.meaning, "gauge"))
-            family.add_sample(gauge.name, dict(gauge.labels), gauge.value)
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families.values()
-
-
 def file_text(gauges: Iterable[Gauge]) -> str:
-    text: bytes = openmetrics.generate_latest(_registry(gauges))  # type: ignore[no-untyped-call]
+    from prometheus_client.openmetrics import exposition
+
+    text: bytes = exposition.generate_latest(_registry(gauges))  # type: ignore[no-untyped-call]
     return text.decode()
 
 
 def scrape_text(gauges: Iterable[Gauge]) -> str:
     """Return gauges as the answer to a scrape, whose type is ``SCRAPE_TYPE``."""
+    from prometheus_client import exposition
+
     return exposition.generate_latest(_registry(gauges)).decode()
 
 
 def _registry(gauges: Iterable[Gauge]) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.registry import Collector
+
+    families: dict[str, Metric] = {}
+    for gauge in gauges:
+        family = families.setdefault(gauge.name, Metric(gauge.name, gauge.meaning, "gauge"))
+        family.add_sample(gauge.name, dict(gauge.labels), gauge.value)
+
+    class Collected(Collector):
+        def collect(self) -> Iterable[Metric]:
+            return families.values()
+
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(gauges))
+    registry.register(Collected())
     return registry
