@@ -56,9 +56,10 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/phase_text.py \
-    common/view/profile/work_text.py common/view/tables.py common/view/text.py
+    common/process/native_output.py common/process/startup.py common/runtime/inputs/given.py \
+    common/runtime/inputs/images.py common/table_rows.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/profile/phase_text.py common/view/profile/work_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -98,9 +99,9 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/groups.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/phase_text.py \
-    common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
+    common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
+    common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/phase_text.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -119,9 +120,9 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/operators.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/path_text.py \
-    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/path_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -143,9 +144,9 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
     common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
-    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
@@ -203,12 +204,13 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
     common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/replicas_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
@@ -256,11 +258,12 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/what_if_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/what_if_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -284,11 +287,11 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -358,10 +361,11 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/process/code_version.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
-    common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/text_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -400,12 +404,13 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
     common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/nest_rows.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/board_text.py \
+    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_32 := 32_build_engine.py
 TABLE_32 := engine_summary.json
@@ -450,9 +455,10 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
     common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
     common/onnx_graph/symbols/usual_sizes.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/engine_text.py \
-    common/view/tables.py common/view/text.py common/workload/layers.py common/workload/tasks.py
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/layers.py \
+    common/workload/tasks.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -588,9 +594,9 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/runtime/inputs/given.py \
-    common/runtime/inputs/images.py common/runtime/inputs/values.py common/runtime/library.py \
-    common/runtime/providers/provider_check.py common/runtime/providers/provider_table.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py \
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/runtime/inputs/values.py \
+    common/runtime/library.py common/runtime/providers/provider_check.py common/runtime/providers/provider_table.py \
     common/runtime/sessions/limits.py common/runtime/sessions/session.py common/runtime/sessions/thread_pools.py \
     common/runtime/sessions/threads.py common/table_rows.py common/view/__init__.py common/view/html.css \
     common/view/html.py common/view/plan/decode_text.py common/view/tables.py common/view/text.py \
@@ -652,10 +658,10 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
     common/timeline/plan_trace.py common/timeline/shown_runs.py common/timeline/viewer_files.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
@@ -685,10 +691,10 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
     common/view/node_labels.py common/view/tables.py common/view/text.py
 
@@ -727,9 +733,9 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/history/trends.py common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -755,9 +761,9 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/metrics/metric_names.py common/metrics/metric_text.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
+    common/process/native_output.py common/process/startup.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
@@ -785,30 +791,30 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py \
     common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
-    common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
-    common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/key_nodes.py common/view/load/endurance_text.py common/view/load/fleet_text.py \
-    common/view/load/html_tables.py common/view/load/interference_text.py common/view/load/load_text.py \
-    common/view/load/pictures/curve_plot.py common/view/load/pictures/endurance_plot.py \
-    common/view/load/pictures/fleet_plot.py common/view/load/pictures/interference_plot.py \
-    common/view/load/pictures/load_plot.py common/view/load/search_text.py common/view/marks.py \
-    common/view/node_labels.py common/view/placing.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/engine_text.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/pictures/engine_plot.py \
-    common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
-    common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
-    common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
-    common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \
-    common/view/profile/energy_plot.py common/view/profile/generation_plot.py common/view/profile/generation_text.py \
-    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
-    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
-    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
-    common/view/text.py common/view/trace/bottleneck_tables.py
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_plot.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
+    common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
+    common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
+    common/view/design/nest_plot.py common/view/design/text_tables.py common/view/findings.py common/view/frames.py \
+    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
+    common/view/load/endurance_text.py common/view/load/fleet_text.py common/view/load/html_tables.py \
+    common/view/load/interference_text.py common/view/load/load_text.py common/view/load/pictures/curve_plot.py \
+    common/view/load/pictures/endurance_plot.py common/view/load/pictures/fleet_plot.py \
+    common/view/load/pictures/interference_plot.py common/view/load/pictures/load_plot.py \
+    common/view/load/search_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/decode_text.py common/view/plan/engine_text.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/formats_plot.py \
+    common/view/plan/pictures/front_plot.py common/view/plan/pictures/offload_plot.py \
+    common/view/plan/pictures/resource_plot.py common/view/plan/pictures/timeline_plot.py \
+    common/view/plan/pictures/what_if_plot.py common/view/plan/replicas_text.py common/view/plan/verdict_text.py \
+    common/view/plan/what_if_text.py common/view/profile/energy_plot.py common/view/profile/generation_plot.py \
+    common/view/profile/generation_text.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
+    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
+    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
+    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
+    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py

@@ -23,6 +23,7 @@ from common.messages.names import printable, quoted
 from common.process import interrupts, startup
 from common.process.crashes import on_crash
 from common.process.free_memory import bounded_memory
+from common.process.native_output import drop_native_output
 
 if TYPE_CHECKING:
     from common.cli.flags.settings import Settings
@@ -199,6 +200,7 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         gc.freeze()  # objects from the imports live until the end
         gc.set_threshold(YOUNG_OBJECTS)
         on_crash(_end_crashed)
+        drop_native_output()
         interrupts.hear_signals()
         interrupts.raise_interrupt()
         with bounded_memory():
