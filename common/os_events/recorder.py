@@ -32,8 +32,8 @@ class OsEventRecorder:
 
     @property
     def incomplete(self) -> list[str]:
-        """Notes that say which events are missing."""
-        return [note for note in self.notes if note.startswith(INCOMPLETE)]
+        """What is missing of the events."""
+        return [note.removeprefix(INCOMPLETE) for note in self.notes if note.startswith(INCOMPLETE)]
 
     def __enter__(self) -> OsEventRecorder:
         self._stack.enter_context(self._counters)

@@ -102,11 +102,11 @@ class TracefsRecorder:
         """Everything that is missing, with remedies."""
         notes = list(self._problems)
         if self.lost_count:
-            notes.append(f"{INCOMPLETE}{self.lost_count} scheduler events were overwritten before being read")
+            notes.append(f"{INCOMPLETE}{self.lost_count:,} scheduler events were overwritten before being read")
         if self.unseen_count:
-            notes.append(f"{INCOMPLETE}{self.unseen_count} intervals are left out because the kernel hid their end")
+            notes.append(f"{INCOMPLETE}{self.unseen_count:,} intervals are left out because the kernel hid their end")
         if dropped := self._log.dropped_count:
-            notes.append(f"{INCOMPLETE}the {dropped} shortest intervals are left out")
+            notes.append(f"{INCOMPLETE}the {dropped:,} shortest intervals are left out")
         return notes
 
     def __enter__(self) -> TracefsRecorder:

@@ -182,7 +182,7 @@ def test_overruns_are_counted_and_said(kernel):
     with recorder(kernel) as recording:
         kernel.say("CPU:1 [LOST 4177 EVENTS]\n")
     assert recording.lost_count == 4177
-    assert recording.notes == ["os_events: incomplete: 4177 scheduler events were overwritten before being read"]
+    assert recording.notes == ["os_events: incomplete: 4,177 scheduler events were overwritten before being read"]
 
 
 def test_what_the_kernel_hides_is_said(kernel):

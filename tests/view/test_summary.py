@@ -300,6 +300,8 @@ def test_what_is_not_judged_has_no_speedup_in_the_report(tables):
     of_verdict = page.partition('<section id="verdict">')[2].partition("</section>")[0]
     assert all(f"<li>{doubt}</li>" in of_verdict for doubt in doubts)
     assert "<li>rerun &lt;op_latency&gt; on an idle host</li>" in page
+    assert "<h2>Why nothing is judged, and what to do</h2>" in page
+    assert "\nWHY NOTHING IS JUDGED, AND WHAT TO DO\n" in closing_summary(findings({**tables, **judged}))
     shown = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
     assert not re.search(r">[^<]*\b\d+(\.\d+)?x\b", shown)
     assert re.search(r">[^<]*\b\d+(\.\d+)?x\b", report_html(findings(tables), "", {}, PICTURES))
@@ -367,6 +369,7 @@ def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in
         record("00_host_ceilings.py", "no roof"),
         record("01_profile_onnx.py", *times, *first, lost, "nvml: no GPU", "perf: none", "the host was busy: 1"),
         record("09_trace_report.py", f"out/os_events.csv: incomplete ({lost})"),
+        record("03_merge_profile_metrics.py", "out/os_events.csv: incomplete (23 are lost)"),
     ]
     found = findings(tables, stages=stages, notes=[f"x.csv: incomplete (made from {lost})", "y.csv: stale"])
     text = closing_summary(found)
@@ -381,7 +384,7 @@ def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in
         *("Energy", "Roofs, and shares of them", "Single runs: what made them slow", "What is absent"),
     ]
     assert all(f"<li>{escape(line)}</li>" in page for line in lines)
-    assert sum(lost in line for line in lines) == 1
+    assert sum("23 are lost" in line for line in lines) == 1
 
 
 def test_the_notes_of_every_stage_have_their_place():

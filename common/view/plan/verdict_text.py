@@ -88,6 +88,12 @@ def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
+def outlook_title(tables: Tables) -> str:
+    """Return what :func:`outlook` tells, as a title."""
+    is_judged = not is_not_judged(tables.get("offload_verdict", ()))
+    return "What would change the answer" if is_judged else "Why nothing is judged, and what to do"
+
+
 def outlook(tables: Tables) -> list[str]:
     """Return what would change the answer: the reasons for none, or other plans, break-even points and large costs."""
     terms, verdicts = Terms.of(tables.get("speedup", ())), tables.get("offload_verdict", ())

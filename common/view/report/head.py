@@ -19,7 +19,7 @@ from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
 from common.view.plan.answer.cases import judgement
-from common.view.plan.verdict_text import outlook
+from common.view.plan.verdict_text import outlook, outlook_title
 from common.view.profile.latency_text import percentiles
 from common.view.report.warnings_text import by_effect
 from common.view.text import MISSING, duration, joules, percent, significant
@@ -70,7 +70,7 @@ def head(findings: Findings, first: Mapping[str, list[str]], plain: Callable[[st
     about = f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>'
     parts = [
         about,
-        f"<h2>What would change the answer</h2>{changes}" if changes else "",
+        f"<h2>{outlook_title(findings.tables)}</h2>{changes}" if changes else "",
         f'<div class="first"><h2>Warnings</h2>{notes}<p><a href="#notes">all notes</a></p></div>' if notes else "",
         f'<h2>Key figures</h2>\n<dl class="figures">\n{figures}\n</dl>' if figures else "",
     ]

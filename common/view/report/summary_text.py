@@ -19,7 +19,7 @@ from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
 from common.view.plan.answer.headline import headline
 from common.view.plan.decode_text import decode_sentence
 from common.view.plan.engine_text import engine_sentence
-from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.plan.verdict_text import offload_lines, outlook, outlook_title
 from common.view.profile.generation_text import generation_sentence
 from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
@@ -49,7 +49,7 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
     warnings = sorted_warnings(findings, plain)
     answer = plain(answer_of(findings))
     sections = {
-        "WHAT WOULD CHANGE THE ANSWER": bullets(map(plain, outlook(findings.tables))),
+        outlook_title(findings.tables).upper(): bullets(map(plain, outlook(findings.tables))),
         "WARNINGS": [*doubt_lines(first_warnings(warnings), has_answer=bool(answer)), *left_out_line(warnings)],
         "LATENCY": [
             *map(plain, latency_lines(findings.documents.get("latency_summary"))),

@@ -98,7 +98,7 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
 
 def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:
     """Whether a note only passes on that a table is incomplete, for the reason that its own stage noted."""
-    return ": incomplete (" in note and any(f"{reason})" in note for reason in said - {note})
+    return ": incomplete (" in note and any(f"{reason.rpartition(': ')[2]})" in note for reason in said - {note})
 
 
 def _once(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ RUNS: Table[Mapping[str, Any]] = Table(
     TableColumn("latency", lambda row: duration(row["latency_us"])),
     TableColumn("outside nodes", lambda row: duration(row["outside_nodes_us"])),
     TableColumn("node events", lambda row: f"{row['event_count']}"),
-    TableColumn("slow because", lambda row: str(row.get("slow_because", MISSING)), is_left=True),
+    TableColumn("slow because", lambda row: str(row.get("slow_because", MISSING)).replace("_", " "), is_left=True),
 )
 
 
