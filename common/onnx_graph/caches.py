@@ -20,6 +20,7 @@ from common.messages.names import quoted
 from common.onnx_graph.symbols.lengths import CACHES, cache_operands, extent, new_tokens
 
 MASKS = ("attention_mask", "decoder_attention_mask")
+SCATTERS = ("ScatterND", "ScatterElements")
 Kind = Literal["growing", "buffer", "rolling", "state"]
 
 
@@ -33,6 +34,8 @@ class CachePair:
             call replaces it as a whole.
         axis: the axis that grows; None where none does.
         window: the most tokens that a rolling cache holds.
+        is_scattered: whether the graph writes the new tokens into it at given positions. No operator reads how much of
+            it is valid: products read it as a whole, and a mask hides the rest.
         is_measured: whether an operator reads how much of it is valid, so that past and present may share a buffer.
     """
 
@@ -42,6 +45,7 @@ class CachePair:
     axis: int | None = None
     is_measured: bool = False
     window: int | None = None
+    is_scattered: bool = False
 
     @property
     def bytes(self) -> Count | None:
@@ -105,7 +109,22 @@ def _pair(graph: Graph, past: Tensor, present: Tensor, buffers: set[str]) -> Cac
         return CachePair(past, present, "rolling", axis, window=window)
     if grown:
         return CachePair(past, present, "growing", axis, past.name in buffers)
-    return CachePair(past, present, "buffer" if past.name in buffers else "state", None, past.name in buffers)
+    if past.name in buffers:
+        return CachePair(past, present, "buffer", is_measured=True)
+    return CachePair(past, present, "state", is_scattered=_is_scattered(graph, past.name, present.name))
+
+
+def _is_scattered(graph: Graph, past: str, present: str) -> bool:
+    """Return whether new tokens are scattered into a past, as by the static cache of ``transformers``."""
+    scatter = graph.by_name.get(graph.producer.get(_moved(graph, present), ""))
+    return scatter is not None and scatter.op_type in SCATTERS and _moved(graph, scatter.inputs[0]) == past
+
+
+def _moved(graph: Graph, name: str) -> str:
+    """Return the tensor whose elements another one has, perhaps in another order."""
+    while (node := graph.by_name.get(graph.producer.get(name, ""))) and node.op_type in ("Identity", "Transpose"):
+        name = node.inputs[0]
+    return name
 
 
 def _window(graph: Graph, past: Tensor, present: Tensor, grown: int | None) -> int | None:
