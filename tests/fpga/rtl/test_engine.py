@@ -20,7 +20,14 @@ from common.fpga.device.board_files import load_board
 from common.fpga.kernels.systolic.tiling import Buffer
 from common.fpga.rtl import programs
 from common.fpga.rtl.engine import simulate
-from common.fpga.rtl.engine.cycles import Move, best_tilings, planned_cycles, word_cycles
+from common.fpga.rtl.engine.cycles import (
+    DescriptorQueues,
+    Move,
+    best_tilings,
+    network_cycles,
+    planned_cycles,
+    word_cycles,
+)
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
@@ -127,6 +134,39 @@ def test_planned_cycles_are_those_of_the_verilog(simulator, timing):
         assert planned.total == pytest.approx(spent.cycles, rel=0.1), tiling.layer
         assert planned.computing == spent.by_cause["computing"]
         assert sum(spent.by_cause.values()) == spent.cycles
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_calls_that_are_shorter_than_their_descriptors_wait_for_the_host(simulator):
+    """64 calls for a pixel or four: the host gives one in 36 cycles, and 28 wait in the queue."""
+    pool = Net(256, 1, 2)
+    pooled = pool.model(pool.quantized(pool.node("GlobalAveragePool", [pool.top]), 0.03, 3))
+    for model in (pooled, one(256, 2, 2, 256, 1, groups=256)):
+        network, divided, _, done = run(simulator, model, QUIET)
+        (planned,), (spent,) = network_cycles(network, divided, QUIET), done.calls
+        assert spent.cycles > 64 * 36
+        assert planned.total == pytest.approx(spent.cycles, rel=0.05)
+
+
+def test_the_host_waits_for_room_in_a_queue_by_hand():
+    """A word takes two cycles. A queue holds 512 words and the next descriptor: 29 calls of 18 words, and 8 words."""
+    queues = DescriptorQueues(now=0.0)
+    queues.add(["load", *["compute"] * 30, "load"])
+    assert queues.when("load") == 6 * 2
+    queues.take("load", 12.0)
+    assert queues.when("load") == float("inf"), "it is behind the thirtieth call, for which there is no room"
+    assert queues.when("compute") == 12 + 36
+    queues.take("compute", 5000.0)
+    assert queues.when("load") == 5000 + (18 - 8) * 2 + 12
+    quick = DescriptorQueues(now=0.0)
+    quick.add(["compute"] * 30)
+    assert quick.when("compute") == 36
+    quick.take("compute", 36.0)
+    for place in range(2, 31):
+        assert quick.when("compute") == 36 * place, "there was room in time"
+        quick.take("compute", 36.0 * place)
+    assert quick.later(1000.0).now == 36 * 30 - 1000
 
 
 @needs_verilator

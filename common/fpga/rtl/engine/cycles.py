@@ -10,6 +10,9 @@ stored; a tile's load waits for the halves of the buffers, its results for the h
 the memory's bus: where both are under way, their bursts take turns, and where both are in one bank, each closes the row
 of the other one. The first load and the last store of a layer are in the open.
 
+The host gives the descriptors of all units one after the other. Where the queue of a unit is full, it waits, and so
+does all that it gives after that: the loads of a tile behind the many calls of the tile before, for example.
+
 A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: the rows
 that are open in each bank follow from the addresses of all earlier transfers of the layer. All of that grows by the
 share of time that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus was
@@ -20,10 +23,11 @@ Row-wise work reads each row once for each pass, a word per cycle, and works on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from math import ceil
+from dataclasses import dataclass, field
+from math import ceil, inf
 
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, LOAD_WORDS, STORE_WORDS, EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
@@ -41,6 +45,10 @@ RETURN_CYCLES = 4  # from the end of a burst to the request of the one that take
 BURST_CYCLES = 2  # between the requests of two bursts
 HOST_CYCLES = 2  # for a word of a descriptor on the host's bus
 QUEUE_WORDS = 512  # of descriptors of a unit that wait
+UNIT_WORDS = {"load": LOAD_WORDS, "compute": COMPUTE_WORDS, "store": STORE_WORDS}
+FIRST_GIVEN = -HOST_CYCLES * LOAD_WORDS  # the cycles of a network begin with its first descriptor
+FETCH_CYCLES = COMPUTE_WORDS + 2  # from the begin of a call to that of the next one, whose descriptor waits
+CALL_CYCLES = {True: 2, False: 3}  # from the last word of a call's windows to the first of the next: products, maxima
 PASS_GAP_CYCLES = 7  # between two passes over a row
 ROW_PASSES = {"table": (1, 0), "softmax": (3, 24), "normalization": (2, 41)}  # and cycles of the work on a row's sums
 NO_CYCLES = 1e-9  # what is left of a transfer that is over
@@ -68,13 +76,59 @@ class PlannedCycles:
         total: from the end of the layer before to the end of its last store.
         computing: in which the array takes operands.
         gathering: in which it waits for windows.
-        giving: in which the host gives the descriptors, beside what is computed.
     """
 
     total: float
     computing: float
     gathering: float
-    giving: float
+
+
+@dataclass
+class DescriptorQueues:
+    """The host, which gives descriptors in their order, and the units, which take them.
+
+    Times are cycles since a layer began. A unit holds its next descriptor, and a ring of words those behind it.
+
+    Attributes:
+        now: when the host has given all so far.
+    """
+
+    now: float = -inf
+    _coming: deque[str] = field(default_factory=deque)  # the units of what it gives next
+    _given: dict[str, deque[float]] = field(default_factory=lambda: {unit: deque() for unit in UNIT_WORDS})
+    _taken: dict[str, deque[float]] = field(
+        default_factory=lambda: {unit: deque(maxlen=1 + QUEUE_WORDS // words) for unit, words in UNIT_WORDS.items()}
+    )
+
+    def add(self, units: Iterable[str]) -> None:
+        """Let the host give a descriptor to each of some units."""
+        self._coming.extend(units)
+
+    def when(self, unit: str) -> float:
+        """Return when a unit has its next descriptor; infinity if that depends on others that are not taken yet."""
+        while not self._given[unit]:
+            to = self._coming[0]
+            words, given, taken = UNIT_WORDS[to], self._given[to], self._taken[to]
+            makes_room = len(given) + len(taken) - (taken.maxlen or 0)  # the place of the one that does
+            if makes_room >= len(taken):
+                return inf
+            now = self.now + words * HOST_CYCLES
+            if makes_room >= 0:
+                now = max(now, taken[makes_room] + (words - QUEUE_WORDS % words) * HOST_CYCLES)
+            self.now = now
+            given.append(now)
+            self._coming.popleft()
+        return self._given[unit][0]
+
+    def take(self, unit: str, time: float) -> None:
+        """Let a unit take its next descriptor."""
+        self._given[unit].popleft()
+        self._taken[unit].append(time)
+
+    def later(self, cycles: float) -> DescriptorQueues:
+        """Return the same so many cycles later."""
+        taken = {unit: deque((time - cycles for time in old), old.maxlen) for unit, old in self._taken.items()}
+        return DescriptorQueues(self.now - cycles, _taken=taken)
 
 
 def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTiming) -> list[Tiling]:
@@ -83,33 +137,41 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
     Raises:
         PipelineError: a layer does not fit the buffers.
     """
-    places, chosen = MemoryPlaces.of(network, design), []
+    places, queues, chosen = MemoryPlaces.of(network, design), DescriptorQueues(FIRST_GIVEN), []
     for layer in network.layers:
-        planned = [(planned_cycles(tiling, timing, copy(places)).total, tiling) for tiling in tilings(layer, design)]
-        chosen.append(min(planned, key=lambda pair: pair[0])[1])
-        planned_cycles(chosen[-1], timing, places)
+        planned = [
+            (planned_cycles(tiling, timing, copy(places), queues.later(0)).total, tiling)
+            for tiling in tilings(layer, design)
+        ]
+        total, best = min(planned, key=lambda pair: pair[0])
+        planned_cycles(best, timing, places, queues)
+        queues = queues.later(total)
+        chosen.append(best)
     return chosen
 
 
 def network_cycles(network: EngineNetwork, divided: Sequence[Tiling], timing: MemoryTiming) -> list[PlannedCycles]:
     """Return the cycles of each layer of a network that is divided as given."""
-    places, ahead, found = MemoryPlaces.of(network, divided[0].design), 0.0, []
+    places, queues, found = MemoryPlaces.of(network, divided[0].design), DescriptorQueues(FIRST_GIVEN), []
     for tiling in divided:
-        plan = planned_cycles(tiling, timing, places)
-        # The host gives descriptors beforehand, as far as the queues have room.
-        plan = replace(plan, total=max(plan.total, plan.giving - ahead))
-        ahead = min(ahead + plan.total - plan.giving, QUEUE_WORDS * HOST_CYCLES)
-        found.append(plan)
+        found.append(planned_cycles(tiling, timing, places, queues))
+        queues = queues.later(found[-1].total)
     return found
 
 
-def planned_cycles(tiling: Tiling, timing: MemoryTiming, places: MemoryPlaces | None = None) -> PlannedCycles:
+def planned_cycles(
+    tiling: Tiling,
+    timing: MemoryTiming,
+    places: MemoryPlaces | None = None,
+    queues: DescriptorQueues | None = None,
+) -> PlannedCycles:
     """Return the cycles of a layer, whose loads begin when all before is over.
 
-    Its weights and constants take room in ``places``, where the tensors of its network are.
+    Its weights and constants take room in ``places``, where the tensors of its network are. Its descriptors go through
+    ``queues``; without these, the host is as far ahead as the queues have room.
     """
-    clock = _Clock(tiling, timing, places or MemoryPlaces(tiling.design))
-    return PlannedCycles(clock.run(), clock.computing, clock.gathering, clock.giving)
+    clock = _Clock(tiling, timing, places or MemoryPlaces(tiling.design), queues or DescriptorQueues())
+    return PlannedCycles(clock.run(), clock.computing, clock.gathering)
 
 
 @dataclass
@@ -142,12 +204,13 @@ class _Clock:
     tiling: Tiling
     timing: MemoryTiming
     places: MemoryPlaces
+    queues: DescriptorQueues
     gathered: float = 0.0  # when the windows of the tiles so far are gathered
     fed: float = 0.0  # when the array has taken their operands
     freed: float = 0.0  # when the array had taken those of the rows before the last ones
     computing: float = 0.0
     gathering: float = 0.0
-    giving: float = 0.0
+    taken: float = -inf  # when the last call was
 
     def __post_init__(self) -> None:
         # Of each tile, when it is loaded, computed and stored, and when the bus is free of its transfers.
@@ -158,6 +221,7 @@ class _Clock:
         self.left = [0.0, 0.0]  # when the sums of each piece have left: of two, they may be under way
         self.rows, self.refreshes = OpenRows(self.timing), 0
         self.weights: dict[int, tuple[int, int]] = {}  # addresses of blocks, by their first fold
+        self.moves: list[list[Move]] = []  # what each tile loads, of the tiles that the host knows
 
     def run(self) -> float:
         """Return when the last tile is stored."""
@@ -200,14 +264,20 @@ class _Clock:
         if place == len(self.tiling.tiles) or place > len(self.computed) + 1:
             return None
         free = self.computed[place - 2] if place > 1 else 0.0
-        tile = self.tiling.tiles[place]
-        moves = self._loads(tile)
-        words = len(moves) * LOAD_WORDS + len(tile.pieces) * COMPUTE_WORDS + STORE_WORDS
-        self.giving += words * HOST_CYCLES
+        if place == len(self.moves):
+            tile = self.tiling.tiles[place]
+            self.moves.append(self._loads(tile))
+            self.queues.add(["load"] * len(self.moves[-1]) + ["compute"] * len(tile.pieces) + ["store"])
+        moves = self.moves[place]
         if not moves:
             self.loaded.append(max(free, self.loaded[-1]))
             return self._next_load()
-        return self._job(max(free + DESCRIPTOR_CYCLES, self.load_free), moves, self.timing.latency_cycles)
+        begins = max(max(free, self.queues.when("load")) + DESCRIPTOR_CYCLES, self.load_free)
+        if begins == inf:
+            return None
+        for _ in moves:
+            self.queues.take("load", max(begins, self.queues.when("load")))
+        return self._job(begins, moves, self.timing.latency_cycles)
 
     def _next_store(self) -> _Job | None:
         place = len(self.stored)
@@ -215,7 +285,9 @@ class _Clock:
             return None
         move = self._results(self.tiling.tiles[place], self.tiling.layer.y)
         # A burst begins when all of its words are there.
-        begins = self.computed[place] + DESCRIPTOR_CYCLES + min(move.words // move.rows, self._design.burst_words)
+        begins = max(self.computed[place], self.queues.when("store")) + DESCRIPTOR_CYCLES
+        self.queues.take("store", begins)
+        begins += min(move.words // move.rows, self._design.burst_words)
         return self._job(max(begins, self.store_free), [move], 0.0)
 
     def _job(self, begins: float, moves: list[Move], latency: float) -> _Job:
@@ -264,14 +336,15 @@ class _Clock:
         room = self.stored[place - 2] if place > 1 else 0.0
         start = max(self.loaded[place], self.gathered, room)
         if self.tiling.layer.rows:
-            return max([start, *self.computed[-1:]]) + row_cycles(self.tiling, tile)
+            return self._take_call(max([start, *self.computed[-1:]])) + row_cycles(self.tiling, tile)
         first, latency = True, self._design.latency_cycles if self.tiling.layer.is_product else 0
         for piece in tile.pieces:
             gather, feed = self._gather_cycles(tile, piece), self._feed_cycles(piece)
+            self.gathered = self._take_call(max(start, self.gathered + CALL_CYCLES[self.tiling.layer.is_product]))
             self.fed = max(self.fed, self.left[-2])
             for rows in self._row_counts(tile):
                 # Two halves: these windows take the place of those before the last ones.
-                self.gathered = max(self.gathered, start, self.freed) + gather * rows
+                self.gathered = max(self.gathered, self.freed) + gather * rows
                 self.freed = self.fed + RELEASE_CYCLES
                 begin = max(self.fed, self.gathered + WINDOW_CYCLES)
                 self.gathering += begin - self.fed if not first else 0.0
@@ -280,6 +353,12 @@ class _Clock:
                 first = False
             self.left.append(self.fed + latency)
         return self.left[-1]
+
+    def _take_call(self, earliest: float) -> float:
+        """Return when the compute unit takes its next descriptor."""
+        self.taken = max(earliest, self.queues.when("compute"), self.taken + FETCH_CYCLES)
+        self.queues.take("compute", self.taken)
+        return self.taken
 
     @property
     def _design(self) -> EngineDesign:
