@@ -134,6 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             require_host_tables(settings.host_tables)
         if settings.hand_off:
             require_vitis(requests.request.board)
+            requests = requests.without_chains()
         stage.end_of_checks()
         requests = requests.with_designs(given_designs(stage, requests.request))
         requests = requests.with_wider(wider_layers(stage, requests.request))

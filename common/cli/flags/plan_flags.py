@@ -66,5 +66,8 @@ def design_flags(parser: Parser) -> None:
     parser.shared("--engine", help=text)
     text = "folder with design_engines.csv of 29, whose arrays the plan may use, too; a plan without them is added"
     parser.setting("--designs", type=flag_types.path, metavar="FOLDER", help=text)
-    text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
+    text = (
+        "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule; each group"
+        " is a call of its own then"
+    )
     parser.setting("--hand-off", type=flag_types.path, metavar="FOLDER", help=text)

@@ -11,9 +11,17 @@ from common.fpga.device.board import Board
 from common.fpga.hand_off.build_files import build_files
 from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
 from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
-from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
+from common.fpga.hand_off.schedule import Call, calls_in_order, exchanged, schedule, together_us
 from common.fpga.hand_off.specification import specification
-from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
+from common.fpga.hand_off.units import (
+    ComputeUnit,
+    beside_arrays,
+    by_kernel,
+    by_memory,
+    compute_units,
+    connectivity,
+    port_names,
+)
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import BestStreams
@@ -45,7 +53,7 @@ def hand_off_files(
         streams: how replicas fill the board.
     """
     board, calls = plan.request.board, calls_in_order(plan)
-    units = compute_units(plan.kernels, board)
+    units = compute_units(plan.kernels, board, beside_arrays(plan.kernels, exchanged(calls)))
     of_kernel = by_kernel(units)
     specifications = [
         specification(
@@ -89,8 +97,14 @@ def readme(
         stream="" if streams is None else f"\n{_stream(streams)}\n",
         kernels="\n".join(_kernels(plan, units, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
-        assumed="\n".join(f"* {line}" for line in (*_loops(specifications), *_assumed(plan, units, calls))),
+        assumed="\n".join(_item(line) for line in (*_loops(specifications), *_assumed(plan, units, calls))),
     )
+
+
+def _item(line: str) -> str:
+    """Return a line of a list; one that is indented belongs to the item above."""
+    text = line.lstrip()
+    return f"{line[: len(line) - len(text)]}* {text}"
 
 
 def _stream(streams: BestStreams) -> str:
@@ -156,8 +170,10 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
                 f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch. The"
                 " plan has not checked that each member finds room in its region beside other kernels."
             )
-    if any(len(call.groups) > 1 for call in calls):
+    if plan.request.has_chains:
         yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
+    else:
+        yield "Each group is a call of its own: the C++ keeps nothing on the chip between groups, nor does the plan."
     convolutions = [layer for call in calls for layer in call.task.layers if isinstance(layer, Convolution)]
     if any(layer.is_transposed for layer in convolutions):
         yield "The C++ of a transposed convolution also multiplies the zeros between its pixels; the plan does not."
@@ -168,15 +184,22 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             "Something on the card converts number formats (steps `convert`). The converters here do that for float32"
             " and the arrays' integers; none converts bfloat16."
         )
-    yield from _between(units, calls)
+    yield from _between(plan, units, calls)
     if plan.request.board.memory.channel_count == 1:
         yield (
             "The board has one memory channel. The tables count it once for each kernel; here each port takes the next"
             " way to it, because the times assume as many ways as a kernel has ports."
         )
+    yield from _sharing(units)
+
+
+def _sharing(units: Sequence[ComputeUnit]) -> Iterator[str]:
+    memories: dict[tuple[str, ...], list[str]] = {}
     for memory, names in by_memory(units).items():
+        memories.setdefault(tuple(names), []).append(memory)
+    for names, of_them in memories.items():
         if len(names) > 1:
-            yield f"{', '.join(names)} share {memory}: in the plan, neither slows the other down."
+            yield f"{', '.join(names)} share {', '.join(of_them)}: in the plan, neither slows the other down."
 
 
 def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
@@ -191,48 +214,61 @@ def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
         yield "The converters beside the arrays (`converters.cfg`) find room: the plan's resources do not have them."
 
 
-MOST_LONGER = 0.1  # of the planned cycles
-
-
 def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
-    """Say how many cycles the loops of the arrays' C++ take, and which calls take more than the plan counts."""
+    """Say how many cycles the loops of the arrays' C++ take, and why a product takes others than the plan counts."""
     products = [
-        (call["candidate"], product["loop_cycles"], product["planned_cycles"])
+        (call["candidate"], product)
         for each in specifications
         for call in each["calls"]
         for product in call.get("products", [])
-        if "loop_cycles" in product
+        if "planned_cycles" in product
     ]
-    if not products:
-        return
-    total = sum(loop for _, loop, _ in products) / sum(plan for _, _, plan in products)
-    yield (
-        f"The loops of the arrays' C++ take {total:.2f} times the cycles that the plan counts for the same tiles"
-        " (`loop_cycles` and `planned_cycles`), at one cycle per trip and with the plan's cycles for a word of a port"
-        " (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and `write_all`"
-        " share the ports, and a word that results fill in part is read before it is written."
-    )
-    longer = [(loop / plan, name) for name, loop, plan in products if loop > (1 + MOST_LONGER) * plan]
-    if longer:
+    counted = [product for _, product in products if "loop_cycles" in product]
+    if counted:
+        total = sum(each["loop_cycles"] for each in counted) / sum(each["planned_cycles"] for each in counted)
         yield (
-            f"In {len(longer)} of {len(products)} products they take over a tenth more, at most"
-            " {:.1f} times ({}): windows of few channels enter the banks line by line.".format(*max(longer))
+            f"The loops of the arrays' C++ take {total:.2f} times the cycles that the plan counts for the same tiles"
+            " (`loop_cycles` and `planned_cycles`), at one cycle per trip and with the plan's cycles for a word of a"
+            " port (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and"
+            " `write_all` share the ports, and a word that results fill in part is read before it is written."
         )
+    causes: dict[str, list[str]] = {}
+    for candidate, product in products:
+        if "loop_cause" in product:
+            causes.setdefault(_apart(product), []).append(candidate)
+    if causes:
+        apart = sum(map(len, causes.values()))
+        yield f"{apart} of {len(products)} products take over a tenth more or less, or are not counted (`loop_cause`):"
+    yield from (f"  {', '.join(names)}: {text}." for text, names in causes.items())
 
 
-def _between(units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
-    """Name the kernels that read what others write: their ports differ."""
-    ports = {kernel: sum(len(unit.ports) for unit in members) for kernel, members in by_kernel(units).items()}
-    made_by = {tensor: call.kernel for call in calls for tensor in call.writes}
-    pairs = dict.fromkeys(
-        (made_by[tensor], call.kernel)
-        for call in calls
-        for tensor in call.reads
-        if made_by.get(tensor, call.kernel) != call.kernel
-    )
+def _apart(product: Mapping[str, Any]) -> str:
+    size = f"{product['rows']:,} x {product['depth']:,} x {product['columns']:,}"
+    if "loop_cycles" not in product:
+        return f"{size}, {product['loop_cause']}"
+    return f"{size}, {product['loop_cycles'] / product['planned_cycles']:.2f} times: {product['loop_cause']}"
+
+
+def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
+    """Name the kernels that read what others write: those with an array's ports, and those whose ports differ."""
+    kernels, members = {kernel.name: kernel for kernel in plan.kernels}, by_kernel(units)
+    pairs = exchanged(calls)
+    for name, array in beside_arrays(plan.kernels, pairs).items():
+        engine, ports = kernels[name].engine, len(members[array][0].ports)
+        own = len(port_names(engine))
+        more = engine.costs.ports(max(0, ports - own), members[array][0].ports[0].bits)
+        both = together_us(plan, kernels[name], kernels[array])
+        yield (
+            f"{name} has the {ports} ports and channels of {array}, so each reads what the other writes where it lies,"
+            f" and nothing is copied. The plan's resources have {own} ports of {name}: add {more.lut:,.0f} LUT and"
+            f" {more.bram36:g} block RAM. In the likely schedule both work at the same time for {both:,.1f} µs, and"
+            " share the channels then; the plan does not charge that."
+        )
     for writer, reader in pairs:
-        yield (
-            f"{reader} (ports: {ports[reader]}) reads tensors that {writer} (ports: {ports[writer]}) writes"
-            " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the memory of"
-            " both, at the cost of its switch, or copy the tensors."
-        )
+        own, other = ([port for unit in members[each] for port in unit.ports] for each in (reader, writer))
+        if [port.memory for port in own] != [port.memory for port in other]:
+            yield (
+                f"{reader} (ports: {len(own)}) reads tensors that {writer} (ports: {len(other)}) writes"
+                " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the"
+                " memory of both, at the cost of its switch, or copy the tensors. The plan charges neither."
+            )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from common.fpga.kernels.estimate import KernelEstimate
@@ -125,6 +127,26 @@ class Call:
 def calls_in_order(plan: Plan) -> list[Call]:
     calls = [call for kernel in plan.kernels for call in calls_of(plan, kernel)]
     return sorted(calls, key=lambda call: call.start_us)
+
+
+def exchanged(calls: Sequence[Call]) -> Counter[tuple[str, str]]:
+    """Return how many tensors one kernel writes and another one reads, by both."""
+    made_by = {tensor: call.kernel for call in calls for tensor in call.writes}
+    return Counter(
+        (made_by[tensor], call.kernel)
+        for call in calls
+        for tensor in call.reads
+        if made_by.get(tensor, call.kernel) != call.kernel
+    )
+
+
+def together_us(plan: Plan, one: PlannedKernel, other: PlannedKernel) -> float:
+    """Return how long two kernels work at the same time in the likely schedule."""
+    spans = [
+        [(bar.start_us + bar.launch_us, bar.finish_us) for bar in plan.likely.bars if bar.resource == kernel.lane]
+        for kernel in (one, other)
+    ]
+    return sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in product(*spans))
 
 
 def calls_of(plan: Plan, kernel: PlannedKernel) -> Iterator[Call]:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import ceil, gcd
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,18 +51,29 @@ class Phase:
     """Trips of one phase.
 
     Attributes:
-        cycles: of the loop ``cycle``.
+        steps: of the array, with its waits for the sums of the fold before.
+        results: groups that leave, with their waits for the last fold.
+        pieces: that enter the banks, with the operands beside the results.
         read: of the loops that read memory.
         words: of one port that are read.
         written: of the loop that writes.
-        port_cycles: that the ports take for the words of the phase, as the plan counts them.
+        moved_bytes: over the ports.
+        port_cycles: that the ports take for them, as the plan counts them.
     """
 
-    cycles: int
+    steps: int
+    results: int
+    pieces: int
     read: int
     words: int
     written: int
+    moved_bytes: float
     port_cycles: float
+
+    @property
+    def cycles(self) -> int:
+        """Trips of the loop ``cycle``."""
+        return max(self.steps, self.results, self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +168,12 @@ class ArrayTrips:
             )
             beside = groups * self.beside
             loaded = tile.loaded if tile else Loaded()
-            trips = max(cycles, stores, loaded.pieces + beside)
-            words = loaded.words + self.beside * stored.words_beside
-            moved = (count * self.engine.ports.word_bytes for count in (words, stored.words))
-            yield Phase(trips, loaded.read + beside, words, stored.written, self.engine.ports.duplex_cycles(*moved))
+            pieces, words = loaded.pieces + beside, loaded.words + self.beside * stored.words_beside
+            trips = max(cycles, stores, pieces)
+            moved = [count * self.engine.ports.word_bytes for count in (words, stored.words)]
+            port_cycles = self.engine.ports.duplex_cycles(*moved)
+            reads = loaded.read + beside
+            yield Phase(cycles, stores, pieces, reads, words, stored.written, sum(moved), port_cycles)
             if computed is not None and computed.is_last:
                 left = max(0, drain - (trips - cycles))
             else:
@@ -413,9 +426,8 @@ class ArrayTrips:
         _, of_pixel, of_channel = self.call.result_pitches
         is_along_channels, fold = of_channel == 1, rows
         if self.call.is_transposed:
-            spread, fold = self._spread(channels), cols
-            of_fold = min(lanes // channels, cols // spread) if spread > 1 else 1
-            together = of_fold if is_along_channels else min(cols, lanes)
+            fold = cols
+            together = max(1, min(lanes // channels, self._parts(channels))) if is_along_channels else min(cols, lanes)
         elif channels > cols and is_along_channels:
             together = 1
         if is_along_channels and together > 1 and of_pixel == channels:
@@ -432,11 +444,11 @@ class ArrayTrips:
         count = np.tile(sizes, channels)
         return (pixel, channel), count, (pixel + count - 1, channel)
 
-    def _spread(self, channels: int) -> int:
-        """Return how far apart the banks of neighbouring pixels are where channels are rows."""
+    def _parts(self, channels: int) -> int:
+        """Return into how many parts the columns of the banks are divided where channels are rows."""
         rows, cols, sums = self.engine.rows, self.engine.cols, self.engine.sums_per_cycle
         shifts = (channels - 1) // rows * self._drain + (channels - 1) % rows // sums + 1
-        return next((spread for spread in range(shifts, cols // 2 + 1) if gcd(cols, spread) == 1), 1)
+        return next((parts for parts in range(cols, 1, -1) if cols % parts == 0 and cols // parts >= shifts), 1)
 
 
 def _cut(whole: int, fold: int, most: int) -> tuple[Counts, Counts]:

@@ -1,18 +1,23 @@
 """Compute units: what is linked for each kernel of a plan, with its region, its ports and their memory channels.
 
-A plan counts channels so that kernels share none. The keys of the linker's configuration are those of UG1702,
+A plan counts channels so that kernels share none. But where an array and a row-wise or attention kernel read each
+other's tensors, the latter has the ports and channels of the array: word w of a tensor is then where both look for it.
+The keys of the linker's configuration are those of UG1702,
 "--connectivity Options": ``nk=kernel:count:unit,unit``, ``slr=unit:SLRn``, ``sp=unit.port:memory``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.fpga.device.board import Board
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
 
@@ -35,12 +40,18 @@ class ComputeUnit:
 
     @property
     def design(self) -> str:
-        """Name of the design: that of the engine, as an identifier."""
-        return "".join(character if character.isalnum() else "_" for character in self.engine.name)
+        """Name of the design: that of the engine, and of its ports where they are an array's, as an identifier."""
+        of_array = "" if len(self.ports) in (0, len(port_names(self.engine))) else f"_{len(self.ports)}p"
+        return "".join(character if character.isalnum() else "_" for character in self.engine.name) + of_array
 
 
-def compute_units(kernels: Sequence[PlannedKernel], board: Board) -> tuple[ComputeUnit, ...]:
-    """Return the units of all kernels, each with the next memory channels of the board."""
+def compute_units(
+    kernels: Sequence[PlannedKernel], board: Board, beside: Mapping[str, str] | None = None
+) -> tuple[ComputeUnit, ...]:
+    """Return the units of all kernels, each with the next memory channels of the board.
+
+    ``beside`` names the array whose ports and channels a kernel has instead.
+    """
     units: list[ComputeUnit] = []
     first = 0
     for kernel in kernels:
@@ -48,7 +59,31 @@ def compute_units(kernels: Sequence[PlannedKernel], board: Board) -> tuple[Compu
             ports, used = engine_ports(engine, board, first)
             units.append(ComputeUnit(name, kernel.name, engine, region, ports))
             first += used
-    return tuple(units)
+    ports_of, of_array = {unit.name: unit.ports for unit in units}, beside or {}
+    return tuple(replace(unit, ports=ports_of[of_array.get(unit.name, unit.name)]) for unit in units)
+
+
+def beside_arrays(kernels: Sequence[PlannedKernel], exchanged: Mapping[tuple[str, str], int]) -> Mapping[str, str]:
+    """Return the array of each row-wise or attention kernel with which it exchanges the most tensors, by kernel.
+
+    Args:
+        exchanged: tensors that a kernel writes and another one reads, by both.
+    """
+    found = {}
+    for kernel in kernels:
+        engine = kernel.engine
+        if not isinstance(engine, RowwiseEngine | AttentionEngine):
+            continue
+        counts = {
+            each.name: exchanged.get((each.name, kernel.name), 0) + exchanged.get((kernel.name, each.name), 0)
+            for each in kernels
+            if isinstance(each.engine, SystolicArray)
+            and (each.engine.precision, each.engine.ports.port_bits) == (engine.precision, engine.ports.port_bits)
+        }
+        most = max(counts, key=counts.__getitem__, default="")
+        if counts.get(most):
+            found[kernel.name] = most
+    return found
 
 
 def _members(kernel: PlannedKernel, board: Board) -> Iterator[tuple[str, Engine, str | None]]:

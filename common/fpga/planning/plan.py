@@ -134,6 +134,7 @@ def formulation_of(workload: Workload, request: Request, models: Models, count: 
     candidates = [
         each if each.task is None or count == 1 else replace(each, task=batched(each.task, count))
         for each in candidates_in(workload, formats)
+        if request.has_chains or len(each.covers) == 1
     ]
     engines: list[Engine] = []
     for precision in dict.fromkeys((request.precision, *formats)):

@@ -48,6 +48,7 @@ class Request:
         designs: arrays for the board, of which the plan may use the quickest.
         has_own_arrays: whether the plan may use arrays of the catalogue as well.
         wider: layers that the plan computes in a wider format than ``precision``.
+        has_chains: whether a call may compute several groups, whose tensors stay on the chip; not in a hand-off.
     """
 
     board: Board
@@ -63,6 +64,7 @@ class Request:
     designs: tuple[ArrayDesign, ...] = ()
     has_own_arrays: bool = True
     wider: WiderLayers | None = None
+    has_chains: bool = True
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -113,6 +115,9 @@ class Requests:
         """Add layers in a wider format; a question about another number format has none."""
         precision = self.request.precision
         return self._each(lambda question: replace(question, wider=wider if question.precision == precision else None))
+
+    def without_chains(self) -> Requests:
+        return self._each(lambda question: replace(question, has_chains=False))
 
     def of_host(self, host: HostBasis) -> Requests:
         return self._each(lambda question: replace(question, host=host))

@@ -89,16 +89,22 @@ def test_the_linker_gets_the_plans_kernels_regions_and_channels(handed):
     units, regions, memories = linked((handed[1] / "connectivity.cfg").read_text())
     plan, board = table(handed, "offload_plan"), table(handed, "board_resources")
     assert set(units) == set(plan["kernel"])
-    used = Counter()
+    used, kinds = Counter(), {}
     for row in plan.itertuples():
-        assert units[row.kernel] == row.engine.replace("-", "_")
+        kinds[row.kernel] = row.engine.split("-")[0]
+        ports = "_8p" if kinds[row.kernel] == "rowwise" else ""  # those of the array whose maps it pools
+        assert units[row.kernel] == row.engine.replace("-", "_") + ports
         assert regions.get(row.kernel, "board") == row.region
         mine = channels(memories, row.kernel)
-        assert len(mine) == row.memory_channel_count
-        used.update(mine)
-    assert max(used.values()) == 1, "two kernels share a channel"
+        assert ports or len(mine) == row.memory_channel_count
+        used.update(mine if not ports else ())
+    assert max(used.values()) == 1, "two arrays share a channel"
+    arrays, others = ({name for name, kind in kinds.items() if (kind == "systolic") is so} for so in (True, False))
+    assert len(arrays) == 1
+    assert others
+    assert all(channels(memories, other) == channels(memories, *arrays) for other in others)
     counted = board[(board["resource"] == "memory_channels") & (board["region"] == "board")].iloc[0]
-    assert sum(used.values()) == counted["used_count"] <= counted["total_count"]
+    assert sum(used.values()) < counted["used_count"] <= counted["total_count"]
     assert all(0 <= int(memory.removeprefix("HBM[").removesuffix("]")) < 32 for memory in used)
 
 
@@ -159,7 +165,8 @@ def test_calls_add_up_to_the_plans_kernel(handed):
         assert sum(call["weight_bytes"] for call in calls) == row.onboard_weight_bytes
         assert sum(macs(call) for call in calls) == row.macs
         assert kernel["resources"]["dsp"] == row.dsp_count
-        assert len({port["memory"] for port in kernel["ports"]}) == row.memory_channel_count
+        of_plan = 8 if kernel["engine_kind"] == "rowwise" else row.memory_channel_count  # it has the array's ports
+        assert len({port["memory"] for port in kernel["ports"]}) == of_plan
 
 
 def macs(call):

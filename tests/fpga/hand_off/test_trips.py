@@ -14,10 +14,13 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
 from common.fpga.hand_off.array_call import ArrayCall
 from common.fpga.hand_off.designs import cpp
-from common.fpga.hand_off.trips import ArrayTrips
+from common.fpga.hand_off.loop_causes import CAUSES, FILLING, SKIPPED, longest
+from common.fpga.hand_off.specification import loops
+from common.fpga.hand_off.trips import ArrayTrips, Phase
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
-from common.workload.layers import Convolution, Matmul
+from common.workload.layers import Convolution, Matmul, Pointwise
+from common.workload.tasks import Task
 from tests.support.kernels.hls import BITS, SUM, Memory, Program, Step, View, as_bytes, compiled, counting, port_names
 from tests.support.paths import ROOT
 
@@ -110,7 +113,79 @@ def test_the_loops_of_whole_networks_take_the_planned_cycles(name):
     assert float(row["ratio"]) == pytest.approx(1, abs=0.1)
 
 
-def task_of(layer):
-    from common.workload.tasks import Task
+# --- why a product takes other cycles than the plan counts ------------------------------------------------------------
 
-    return Task("t", "gemm", (layer,), "int8", layer.k * layer.n, layer.m * layer.k, layer.m * layer.n)
+CAUSED = {
+    "ports": (Convolution(1, 512, 7, 7, 512, 7, 7, 3, 3), CAUSES["ports"]),
+    "skipped": (Convolution(1, 64, 56, 56, 128, 28, 28, 1, 1, 2, 2), SKIPPED),
+    "filling": (Matmul(3, 16, 10), FILLING),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAUSED)
+def test_a_product_that_is_apart_from_the_plan_has_one_line_with_its_cause(name):
+    """Layers of ResNets on the largest array of the catalogue for a U280."""
+    engine = array("int8", (12, 64, 16), Tile(288, 256, 160))
+    layer, cause = CAUSED[name]
+    task = task_of(layer)
+    (product,) = engine.products(task)
+    found = loops(engine, layer, product, task)
+    assert abs(found["loop_cycles"] / found["planned_cycles"] - 1) > 0.1
+    assert found["loop_cause"].startswith(f"{cause} (cycles over ")
+    assert "\n" not in found["loop_cause"]
+    trips = ArrayTrips(engine, ArrayCall.of(layer, product))
+    steps = sum(phase.steps for phase in trips.phases)
+    assert f"steps {steps:,}, " in found["loop_cause"]
+    if name == "skipped":
+        assert sum(phase.moved_bytes for phase in trips.phases) < 0.7 * product.moved_bytes
+    if name == "filling":
+        assert found["loop_cycles"] == pytest.approx(found["planned_cycles"] - engine.once_cycles, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("phases", "cause"),
+    [
+        ([(10, 4, 5, 6.0), (10, 4, 25, 20.0), (10, 22, 5, 6.0)], "pieces"),
+        ([(10, 4, 5, 6.0), (10, 4, 25, 26.5), (10, 22, 5, 6.0)], "ports"),
+        ([(10, 4, 5, 6.0), (10, 4, 15, 12.0), (10, 22, 5, 6.0)], "results"),
+        ([(10, 4, 15, 6.0), (0, 4, 15, 20.0), (0, 12, 5, 6.0)], ""),
+    ],
+)
+def test_the_cause_takes_the_most_cycles_beyond_the_steps_of_its_phases(phases, cause):
+    made = [Phase(steps, results, pieces, 0, 0, 0, 0.0, ports) for steps, results, pieces, ports in phases]
+    assert longest(made) == cause
+
+
+def test_a_product_near_the_plan_has_none():
+    engine, layer = array("int8", (12, 64, 16), Tile(288, 256, 160)), Convolution(1, 128, 28, 28, 128, 28, 28, 3, 3)
+    task = task_of(layer)
+    (product,) = engine.products(task)
+    found = loops(engine, layer, product, task)
+    assert found["loop_cycles"] == pytest.approx(found["planned_cycles"], rel=0.1)
+    assert "loop_cause" not in found
+
+
+def test_the_products_of_a_chain_share_its_planned_cycles_and_have_loops_of_their_own():
+    first, second = Convolution(1, 8, 20, 20, 16, 20, 20, 3, 3), Convolution(1, 16, 20, 20, 8, 20, 20, 3, 3)
+    added = Pointwise("Add", 8 * 400, operand_count=2)
+    layers = (first, Pointwise("Relu", 16 * 400), second, added)
+    engine, task = array(), Task("c", "chain", layers, "int8", 2304, 3200, 3200, on_chip_bytes=64)
+    products = engine.products(task)
+    found = [loops(engine, layer, product, task) for layer, product in zip((first, second), products, strict=True)]
+    whole = sum(each["planned_cycles"] for each in found)
+    busy = sum(engine.compute_cycles(layer.as_matmul()) for layer in (first, second))
+    moving = engine.ports.duplex_cycles(2304 + 3200, 3200)
+    assert whole == pytest.approx(max(busy, moving) + 2 * engine.once_cycles)
+    assert engine.estimate(task).cycles.likely >= whole
+    for layer, product, each, beside in zip((first, second), products, found, (0, 1), strict=True):
+        trips = ArrayTrips(engine, ArrayCall.of(layer, product), beside)
+        assert (each["loop_cycles"], each["loop_trips"]) == (trips.cycles, trips.trips)
+        assert bool(each.get("loop_cause")) == (abs(trips.cycles / product.cycles - 1) > 0.1)
+
+
+def task_of(layer):
+    product = layer.as_matmul() if isinstance(layer, Convolution) else layer
+    whole = isinstance(layer, Convolution)
+    read = layer.batch * layer.in_channels * layer.in_height * layer.in_width if whole else layer.m * layer.k
+    return Task("t", "gemm", (layer,), "int8", product.k * product.n, read, product.m * product.n)

@@ -234,12 +234,12 @@ struct results_t {
     int count;
 };
 
-// Where channels are rows: how far apart the banks of neighbouring pixels are, so that all channels of some pixels are in
-// banks of their own; 1 where a pixel alone has too many.
-inline int spread_of(int channels) {
+// Where channels are rows: into how many parts the columns of the banks are divided. All channels of a pixel take one, so
+// as many neighbouring pixels are in banks of their own; 1 where a pixel alone has too many.
+inline int parts_of(int channels) {
     const int shifts = (channels - 1) / ROWS * DRAIN + (channels - 1) % ROWS / SUMS + 1;
-    for (int spread = shifts; spread <= COLS / 2; ++spread) {
-        if (have_no_common_divisor(COLS, spread)) return spread;
+    for (int parts = COLS; parts > 1; --parts) {
+        if (COLS % parts == 0 && COLS / parts >= shifts) return parts;
     }
     return 1;
 }
@@ -256,8 +256,7 @@ struct walk_t {
           fold(call.is_transposed ? COLS : ROWS), together(JOIN), along_channels(result.stride[3] == 1), is_joined(false),
           is_narrow(one_by_one) {
         if (call.is_transposed) {
-            const int spread = spread_of(channels);
-            together = !along_channels ? smaller(COLS, LANES) : spread > 1 ? least_of(LANES / channels, COLS / spread) : 1;
+            together = !along_channels ? smaller(COLS, LANES) : larger(1, least_of(LANES / channels, parts_of(channels)));
         } else if (channels > COLS) {
             together = along_channels ? 1 : JOIN;
         }
@@ -619,11 +618,12 @@ struct filling_t {
 struct bank_t {
     int lane, column, address;
 
-    // `spread`: of the tile where its channels are rows, else 0.
-    bank_t(int spread, int row, int col) {
+    // `parts`: of the tile where its channels are rows, else 0.
+    bank_t(int parts, int row, int col) {
         const int shift = row / ROWS * DRAIN + row % ROWS / SUMS, of_col = col / COLS, lane_of_row = row % ROWS % SUMS;
-        lane = spread ? lane_of_row : (lane_of_row + of_col) % SUMS;
-        column = spread ? (col % COLS * spread + shift) % COLS : col % COLS;
+        lane = parts ? lane_of_row : (lane_of_row + of_col) % SUMS;
+        const int at = col % COLS;
+        column = parts ? (at % parts * (COLS / parts) + at / parts + shift) % COLS : at;
         address = shift * COL_FOLDS + of_col;
     }
 };
@@ -666,7 +666,7 @@ void compute_all(const call_t &call, const program_t &program, const int16_t tab
     int slot = 0, next_slot = 0;     // of the constants of the tile that is computed, and of the next
     int half_a = 0, half_b = 0;      // of the operands that are used
     int filled = 0, emptied = 0;     // half of the results that is filled, and that is stored
-    int left = 0, out_i = 0, out_j = 0, out_slot = 0, out_half = 0, out_spread = 0;  // of the fold that leaves: cycles, place, buffers
+    int left = 0, out_i = 0, out_j = 0, out_slot = 0, out_half = 0, out_parts = 0;  // of the fold that leaves: cycles, place, buffers
     beside_t other[MOST_OPERANDS];
 phase:
     for (int64_t phase = 0; phase < count + 2; ++phase) {
@@ -690,8 +690,8 @@ phase:
         walk_t walk;
         if (storing.group >= 0) walk = walk_t(call, storing, program.result, used.is_narrow);
         const int stored_rows = storing.rows, stored_cols = storing.cols;
-        const int stored_spread = call.is_transposed && stored_rows ? spread_of(stored_rows) : 0;
-        const int spread = call.is_transposed && computing.rows ? spread_of(computing.rows) : 0;
+        const int stored_parts = call.is_transposed && stored_rows ? parts_of(stored_rows) : 0;
+        const int parts = call.is_transposed && computing.rows ? parts_of(computing.rows) : 0;
         const int row_folds = int(tiles(computing.rows, ROWS)), col_folds = int(tiles(computing.cols, COLS));
         const int steps = int(tiles(computing.depth, SIMD));
         int i = 0, j = 0, k = 0, had = 0;
@@ -715,7 +715,7 @@ phase:
 #pragma HLS UNROLL
                         if (e >= taken) continue;
                         const int p = walk.pixel_of(e), n = walk.channel_of(e);
-                        const bank_t bank(stored_spread, call.is_transposed ? n : p, call.is_transposed ? p : n);
+                        const bank_t bank(stored_parts, call.is_transposed ? n : p, call.is_transposed ? p : n);
                         const value_t entered = value_t(held[bank.lane][bank.column][emptied][bank.address]);
                         value_t value = entered;
                         for (int s = 0; s < MOST_STEPS; ++s) {
@@ -743,7 +743,7 @@ phase:
                     for (int c = 0; c < COLS && r < ROWS; ++c) {
 #pragma HLS UNROLL
                         const int row = out_i * ROWS + r, col = out_j * COLS + c, n = call.is_transposed ? row : col;
-                        const bank_t bank(out_spread, row, col);
+                        const bank_t bank(out_parts, row, col);
                         held[bank.lane][bank.column][out_half][bank.address] = held_t(
                             epilogue(leaving[r][c], bias[out_slot][n], scale[out_slot][n], int32_t(program.result.zero), call.least, call.most));
                     }
@@ -774,7 +774,7 @@ phase:
                 }
                 k = is_last ? 0 : k + 1;
                 if (is_last) {
-                    if (computing.is_last) left = DRAIN, out_i = i, out_j = j, out_slot = slot, out_half = filled, out_spread = spread;
+                    if (computing.is_last) left = DRAIN, out_i = i, out_j = j, out_slot = slot, out_half = filled, out_parts = parts;
                     if (++j == col_folds) j = 0, ++i;
                     is_computed = i == row_folds;
                 }

@@ -77,7 +77,7 @@ class MappedProduct:
         outer_loop: whose tiles are in the outer loop.
         moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
         busy_cycles: of computation with operands always present.
-        cycles: of the whole call; 0 in a chain.
+        cycles: of the whole call; in a chain, the product's share of them.
         kept_bytes: to and from memories on the chip that keep weights or activations between calls.
     """
 
@@ -203,7 +203,7 @@ class SystolicArray(OnPorts):
         return fold_cycles(self.rows, self.cols, 0, 1, self.schedule, self.sums_per_cycle)
 
     @property
-    def _once_cycles(self) -> int:
+    def once_cycles(self) -> int:
         """Cycles of fill and drain of a whole call; in the simple schedule each fold has its own."""
         return self._fill_cycles if self.schedule == "overlapped" else 0
 
@@ -237,12 +237,21 @@ class SystolicArray(OnPorts):
         return fold_cycles(self.rows, self.cols, steps, folds, self.schedule, self.sums_per_cycle)
 
     def products(self, task: Task) -> tuple[MappedProduct, ...]:
-        """Return how the array computes each contraction of a task; a chain's products keep their orientation."""
+        """Return how the array computes each contraction of a task.
+
+        The products of a chain keep their orientation. Each has its share of the chain's cycles, by its computation.
+        """
         layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
         if len(layers) == 1:
             return (self._single(layers[0], task),)
+        _, busy, cycles, _ = self._chain(layers, task)
+        per_busy = (cycles - len(layers) * self.once_cycles) / busy
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
-        return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
+        return tuple(
+            MappedProduct(matmul, False, "rows", 0.0, own, own * per_busy + self.once_cycles)
+            for matmul in matmuls
+            for own in [self.compute_cycles(matmul)]
+        )
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
@@ -301,7 +310,7 @@ class SystolicArray(OnPorts):
         )
         moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
         read, kept_bytes = (on_chip.b if is_transposed else on_chip.a), matmul.batch * on_chip.total
-        cycles = max(cycles, matmul.batch * max(read, on_chip.c) / self.ports.bytes_per_cycle) + self._once_cycles
+        cycles = max(cycles, matmul.batch * max(read, on_chip.c) / self.ports.bytes_per_cycle) + self.once_cycles
         return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles, kept_bytes)
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
@@ -314,7 +323,7 @@ class SystolicArray(OnPorts):
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
         busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
         moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)
-        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self._once_cycles, 0.0
+        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self.once_cycles, 0.0
 
 
 def _amounts(likely: Resources, bands: Mapping[str, ThreePoint]) -> dict[str, ThreePoint]:

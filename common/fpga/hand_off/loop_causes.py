@@ -1,0 +1,69 @@
+"""Why the loops of an array's C++ take other cycles than the plan counts for the same product: one line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.fpga.hand_off.trips import ArrayTrips, Phase
+from common.fpga.kernels.systolic.array import MappedProduct
+
+MOST_APART = 0.1  # of the planned cycles
+CAUSES = {
+    "steps": "the tiles are alike in the C++, and its array takes other steps",
+    "results": "results leave in groups, one a cycle, and no more of a group are in banks of their own",
+    "pieces": "operands enter the banks in pieces, one a cycle, which have fewer elements than the banks take",
+    "ports": "the ports move words as a whole, and windows that a tile along k cuts are read again",
+}
+IN_CHAIN = "part of a chain: the plan keeps on the chip what the C++ moves between its products"
+SHARE = "the plan counts a chain as a whole, which waits for its ports, and this is a share of it"
+ENDS = "the first tile loads and the last one leaves while the array has no steps"
+SKIPPED = "the C++ does not read the pixels that the stride skips; the plan counts them"
+SHARED = "the C++ moves fewer bytes than the plan, which counts the lines between two tiles twice"
+FILLING = "the plan counts fill and drain of the array, which no loop has"
+APART = "the plan loads the first tile and stores the last one beside nothing, and cuts them larger"
+
+
+def loop_cause(trips: ArrayTrips, product: MappedProduct, *, in_chain: bool = False) -> str:
+    """Return the cause, with the sums over the phases of what one takes; empty where both are within a tenth.
+
+    A phase lasts as long as the longest of its steps, results, pieces and words.
+    """
+    ratio = trips.cycles / product.cycles
+    if abs(ratio - 1) <= MOST_APART:
+        return ""
+    if ratio > 1:
+        part = longest(trips.phases)
+        cause = IN_CHAIN if in_chain and part == "ports" else CAUSES.get(part, ENDS)
+    else:
+        cause = SHARE if in_chain else _shorter(trips, product)
+    sums = ", ".join(f"{name} {sum(_parts(phase)[name] for phase in trips.phases):,.0f}" for name in CAUSES)
+    moved = "" if in_chain else f"; bytes {_moved(trips):,.0f}, in the plan {product.moved_bytes:,.0f}"
+    return f"{cause} (cycles over {len(trips.phases)} phases: {sums}{moved})"
+
+
+def _parts(phase: Phase) -> dict[str, float]:
+    parts = phase.steps, phase.results, phase.pieces, phase.port_cycles
+    return dict(zip(CAUSES, parts, strict=True))
+
+
+def longest(phases: Sequence[Phase]) -> str:
+    """Return what takes the most cycles beyond the steps of its phases; empty for phases without steps."""
+    beyond = dict.fromkeys(("", *CAUSES), 0.0)
+    for phase in phases:
+        parts = _parts(phase)
+        longest = max(parts, key=parts.__getitem__)
+        beyond[longest if phase.steps else ""] += parts[longest] - phase.steps
+    return max(beyond, key=beyond.__getitem__)
+
+
+def _shorter(trips: ArrayTrips, product: MappedProduct) -> str:
+    """Return what the plan counts and the loops do not have."""
+    layer, once = trips.call.layer, trips.engine.once_cycles
+    if (1 - MOST_APART) * product.moved_bytes > _moved(trips):
+        is_skipped = layer.stride_height > layer.kernel_height or layer.stride_width > layer.kernel_width
+        return SKIPPED if is_skipped else SHARED
+    return FILLING if trips.cycles >= (1 - MOST_APART) * (product.cycles - once) else APART
+
+
+def _moved(trips: ArrayTrips) -> float:
+    return sum(phase.moved_bytes for phase in trips.phases)
