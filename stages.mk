@@ -176,41 +176,41 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/array_call.py common/fpga/hand_off/build_files.py \
-    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
-    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
-    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/depthwise.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
-    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
-    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
-    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
-    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
-    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
-    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/engine/design.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
-    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/replicas_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/loop_causes.py \
+    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/trips.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
+    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
+    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
+    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
+    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
+    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py \
+    common/fpga/replicas/replica.py common/fpga/replicas/residence.py common/fpga/replicas/rows.py \
+    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
+    common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py \
+    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
+    common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
