@@ -17,6 +17,7 @@ The terms of all tiles are sums, so a lower bound of each is known from the fewe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -70,42 +71,69 @@ def tiled_cycles(
         xp: the arrays' package.
         is_bound: whether the result is a lower bound for these and all larger counts.
     """
-    extents, array, dram = nests.extents, hardware.array, hardware.levels[0]
+    extents = nests.extents
     one_each = xp.module.prod(extents[..., [Q, R, S]], axis=-1) <= 1
     counts = xp.module.where(one_each[..., None], _block_counts(counts, nests, hardware, xp), counts)
+    tiles = _Tiles(nests, counts, xp, is_bound)
+    command = xp.module.where(one_each, costs.product_command_cycles + tiles.taps * 0.0, costs.window_command_cycles)
+    load, compute = _load_cycles(tiles, hardware, costs, placement), _compute_cycles(tiles, hardware, costs)
+    return xp.module.maximum(xp.module.maximum(command * tiles.count(N, G, K, C, P, Q, R, S), load), compute)
 
-    def parts(loop: int, side: int) -> Array:
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Nests that are cut into tiles; the attributes are arguments of :func:`tiled_cycles`."""
+
+    nests: Nests
+    counts: Array
+    xp: Namespace
+    is_bound: bool
+
+    @property
+    def taps(self) -> Array:
+        return self.nests.extents[..., R] * self.nests.extents[..., S]
+
+    @property
+    def images(self) -> Array:
+        """Images and groups, which are computed one after the other."""
+        return self.nests.extents[..., N] * self.nests.extents[..., G]
+
+    def count(self, *loops: int) -> Array:
+        """Return the tiles along loops."""
+        return reduce(lambda left, right: left * right, (self.counts[..., loop] for loop in loops))
+
+    def parts(self, loop: int, side: int) -> Array:
         """Return the parts of at most ``side`` iterations in all tiles along a loop."""
-        extent, count = extents[..., loop], counts[..., loop]
-        if is_bound:
-            return xp.module.maximum(count, xp.rounded_up(extent / side))
-        return count * xp.rounded_up(extent / count / side)
+        extent, count = self.nests.extents[..., loop], self.counts[..., loop]
+        if self.is_bound:
+            return self.xp.module.maximum(count, self.xp.rounded_up(extent / side))
+        return count * self.xp.rounded_up(extent / count / side)
 
-    def times(*loops: int) -> Array:
-        return reduce(lambda left, right: left * right, (counts[..., loop] for loop in loops))
 
-    taps, images = extents[..., R] * extents[..., S], extents[..., N] * extents[..., G]
-    positions = images * _positions(counts, nests, is_bound=is_bound, xp=xp)
-    window = times(K) * positions  # each tile of channels loads the positions again
-    weights = times(N, P, Q) * extents[..., G] * taps
-    rows, size = taps * 0.0, taps * 0.0
+def _load_cycles(tiles: _Tiles, hardware: Hardware, costs: RtlCosts, placement: Placement) -> Array:
+    """Return the cycles to load the operands from memory, and the words that move beside the nests."""
+    extents, dram = tiles.nests.extents, hardware.levels[0]
+    positions = tiles.images * _positions(tiles.counts, tiles.nests, is_bound=tiles.is_bound, xp=tiles.xp)
+    window = tiles.count(K) * positions  # each tile of channels loads the positions again
+    weights = tiles.count(N, P, Q) * extents[..., G] * tiles.taps
+    rows, size = tiles.taps * 0.0, tiles.taps * 0.0
     for operand, words, across, moved in (("input", window, C, C), ("weight", weights * extents[..., C], K, K)):
         if operand in placement.on_chip:
             continue
         element = dram.bytes_of(operand)
-        requests = parts(across, max(1, ROW_BYTES // element))
-        rows = rows + words * requests
+        rows = rows + words * tiles.parts(across, max(1, ROW_BYTES // element))
         size = size + words * extents[..., moved] * element
     beside = sum(placement.words_at(0)) * dram.word_bytes
-    load = costs.row_cycles * (rows + beside / ROW_BYTES) + costs.byte_cycles * (size + beside)
-    blocks = parts(K, array.columns) * parts(C, array.rows) * taps * images
-    compute = blocks * (
-        costs.block_cycles * extents[..., Q] * parts(P, array.rows)
-        + costs.pixel_cycles * extents[..., P] * extents[..., Q]
-    ) + costs.weight_row_cycles * array.rows * blocks * times(P, Q)
-    command = xp.module.where(one_each, costs.product_command_cycles + taps * 0.0, costs.window_command_cycles)
-    tiles = times(N, G, K, C, P, Q, R, S)
-    return xp.module.maximum(xp.module.maximum(command * tiles, load), compute)
+    return costs.row_cycles * (rows + beside / ROW_BYTES) + costs.byte_cycles * (size + beside)
+
+
+def _compute_cycles(tiles: _Tiles, hardware: Hardware, costs: RtlCosts) -> Array:
+    """Return the cycles of the blocks of the array: their pixels, and the rows of weights that enter it."""
+    array, rows, columns = hardware.array, tiles.nests.extents[..., P], tiles.nests.extents[..., Q]
+    blocks = tiles.parts(K, array.columns) * tiles.parts(C, array.rows) * tiles.taps * tiles.images
+    return blocks * (
+        costs.block_cycles * columns * tiles.parts(P, array.rows) + costs.pixel_cycles * rows * columns
+    ) + costs.weight_row_cycles * array.rows * blocks * tiles.count(P, Q)
 
 
 def _block_counts(counts: Array, nests: Nests, hardware: Hardware, xp: Namespace) -> Array:

@@ -300,45 +300,55 @@ def data_files(
     Raises:
         PipelineError: there is no call, or one reads or writes a part of a tensor, or multiplies two tensors.
     """
+    _require_packable(calls)
+    values = _values(calls, network, inputs)
+    kernels = {each["kernel"]: each for each in specifications}
+    images = {name: Image(sum(port.bits // 8 for port in ports_of(kernels[name]))) for name in kernels}
+    data = _Data()
+    for packed in calls:
+        image, order, other = images[packed.kernel], packed.call.order, other_order(packed.call.order)
+        for tensor in packed.reads:
+            if (tensor.name, order) in image.written or (tensor.name, other) not in image.written:
+                continue
+            content = arranged(values[tensor.name], order)
+            base = image.add(turning(image, tensor, other, len(content)))
+            data.lines.append(f"call order-of-{tensor.name} {packed.kernel} converter {base} 0")
+            data.state("write", image.places[tensor.name, order], content)
+            image.written.add((tensor.name, order))
+        base = image.add(program_of(packed, image, kernels[packed.kernel]))
+        data.lines.append(f"call {packed.candidate} {packed.kernel} array {base} {len(packed.reads)}")
+        for tensor in packed.reads:
+            data.state("read", image.places[tensor.name, order], arranged(values[tensor.name], order))
+        result = packed.layer.y.name
+        data.state("write", image.places[result, order], arranged(values[result], order))
+        image.written.add((result, order))
+    used = dict.fromkeys(packed.kernel for packed in calls)
+    lines = (*(kernel_line(kernels[name]) for name in used), *data.lines)
+    manifest = "".join(f"{line}\n" for line in lines).encode()
+    return data.files | {f"{name}.bin": bytes(images[name].content) for name in used} | {"manifest.txt": manifest}
+
+
+def _require_packable(calls: Sequence[PackedCall]) -> None:
     if not calls:
         raise PipelineError("<hand_off>", "no call of an array computes a contraction of the model")
     for layer in (packed.layer for packed in calls):
         residual = layer.residual
         if layer.x.of or layer.y.of or (residual and (residual.other.of or residual.is_factor)):
             raise PipelineError(layer.node, "reads or writes a part of a tensor, or multiplies two: it is not packed")
-    values = _values(calls, network, inputs)
-    kernels = {each["kernel"]: each for each in specifications}
-    images = {name: Image(sum(port.bits // 8 for port in ports_of(kernels[name]))) for name in kernels}
-    files: dict[str, bytes] = {}
-    lines = []
 
-    def state(kind: str, base: int, content: bytes) -> None:
-        file = f"{len(files):04d}.{kind}.bin"
-        files[file] = content
-        lines.append(f"{kind} {base} {len(content)} {file}")
 
-    for packed in calls:
-        image, order = images[packed.kernel], packed.call.order
-        for tensor in packed.reads:
-            if (tensor.name, order) in image.written or (tensor.name, other := other_order(order)) not in image.written:
-                continue
-            content = arranged(values[tensor.name], order)
-            program = image.add(turning(image, tensor, other, len(content)))
-            lines.append(f"call order-of-{tensor.name} {packed.kernel} converter {program} 0")
-            state("write", image.places[tensor.name, order], content)
-            image.written.add((tensor.name, order))
-        program = image.add(program_of(packed, image, kernels[packed.kernel]))
-        lines.append(f"call {packed.candidate} {packed.kernel} array {program} {len(packed.reads)}")
-        for tensor in packed.reads:
-            state("read", image.places[tensor.name, order], arranged(values[tensor.name], order))
-        state("write", image.places[packed.layer.y.name, order], arranged(values[packed.layer.y.name], order))
-        image.written.add((packed.layer.y.name, order))
-    used = dict.fromkeys(packed.kernel for packed in calls)
-    files |= {f"{name}.bin": bytes(images[name].content) for name in used}
-    files["manifest.txt"] = "".join(
-        f"{line}\n" for line in (*(kernel_line(kernels[name]) for name in used), *lines)
-    ).encode()
-    return files
+@dataclass
+class _Data:
+    """Stimuli and expected results by the names of their files, and the lines of the manifest that name them."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def state(self, kind: str, base: int, content: bytes) -> None:
+        """Add what a call reads or writes at a base, in words of a port."""
+        file = f"{len(self.files):04d}.{kind}.bin"
+        self.files[file] = content
+        self.lines.append(f"{kind} {base} {len(content)} {file}")
 
 
 def ports_of(kernel: Document) -> list[KernelPort]:

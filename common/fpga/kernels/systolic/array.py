@@ -32,11 +32,11 @@ from common.fpga.kernels.systolic.tiling import (
     OuterLoop,
     Tile,
     buffers,
+    double_buffered_cycles,
     loaded,
     operands,
     sums_per_cycle,
     tile_traffic,
-    tiled_cycles,
     with_room_for,
 )
 from common.graphs.number_formats import PRECISION_BITS
@@ -301,7 +301,7 @@ class SystolicArray(OnPorts):
     def _oriented(self, matmul: Matmul, parts: Operands, kept: Operands, is_transposed: bool) -> MappedProduct:
         outer_loop, traffic = tile_traffic(matmul, self.tile, parts)
         on_chip = loaded(matmul, self.tile, kept, outer_loop)
-        cycles = tiled_cycles(
+        cycles = double_buffered_cycles(
             matmul,
             self.tile,
             traffic,

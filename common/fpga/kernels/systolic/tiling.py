@@ -117,7 +117,7 @@ def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:
     return ceil(matmul.m / tile.rows), ceil(matmul.n / tile.cols), ceil(matmul.k / tile.depth)
 
 
-def tiled_cycles(
+def double_buffered_cycles(
     matmul: Matmul,
     tile: Tile,
     traffic: Operands,

@@ -130,9 +130,6 @@ class Tiling:
             return min(design.cols, layer.y.channels - fold * design.cols), piece.words
         return self.steps(piece), design.words_per_fold
 
-    def result_words(self, tile: EngineTile) -> int:
-        return tile.lines * self.layer.y.width * tile.folds * self.design.words_per_fold
-
     def row_folds(self, tile: EngineTile) -> int:
         """Return the folds along the pixels of a tile."""
         return ceil(tile.lines * self.layer.y.width / self.design.rows)

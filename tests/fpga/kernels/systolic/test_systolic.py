@@ -30,9 +30,9 @@ from common.fpga.kernels.systolic.tiling import (
     Tile,
     bank,
     buffers,
+    double_buffered_cycles,
     operands,
     tile_traffic,
-    tiled_cycles,
     with_room_for,
 )
 from common.intervals import ThreePoint
@@ -158,7 +158,7 @@ def pipeline(matmul, tile, compute, bytes_per_cycle):
 
 @pytest.mark.parametrize("bytes_per_cycle", [0.37, 2.0, 1000.0])
 @pytest.mark.parametrize("extents", [(53, 97, 71), (52, 96, 70), (130, 23, 31)])
-def test_tiled_cycles_are_those_of_a_step_by_step_pipeline(extents, bytes_per_cycle):
+def test_double_buffered_cycles_are_those_of_a_step_by_step_pipeline(extents, bytes_per_cycle):
     matmul, tile = Matmul(*extents), Tile(13, 10, 12)
     rows, cols, deep = ceil(matmul.m / 13), ceil(matmul.n / 10), ceil(matmul.k / 12)
     assert deep > 1  # with one tile along k there is reuse that the pipeline above does not know
@@ -167,7 +167,9 @@ def test_tiled_cycles_are_those_of_a_step_by_step_pipeline(extents, bytes_per_cy
     def compute(m, n, k):
         return ceil(m / 3) * ceil(n / 5) * k
 
-    found = tiled_cycles(matmul, tile, traffic, compute, lambda read, written: (read + written) / bytes_per_cycle)
+    found = double_buffered_cycles(
+        matmul, tile, traffic, compute, lambda read, written: (read + written) / bytes_per_cycle
+    )
     # The model pairs a step with its own loads, not with the next one's: up to 7 % where edges are
     # ragged and loads and folds take equally long.
     assert found == pytest.approx(pipeline(matmul, tile, compute, bytes_per_cycle), rel=0.08)
@@ -175,7 +177,7 @@ def test_tiled_cycles_are_those_of_a_step_by_step_pipeline(extents, bytes_per_cy
 
 def test_one_tile_loads_computes_and_stores_in_turn():
     matmul = Matmul(7, 11, 5)
-    found = tiled_cycles(
+    found = double_buffered_cycles(
         matmul,
         Tile(8, 8, 16),
         Operands(77, 55, 35),
