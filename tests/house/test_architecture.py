@@ -85,6 +85,8 @@ ONLY_IN = {
     "sqlite3": {"design_space", "history", "monitor"},
     **{name: {"monitor"} for name in ("fastapi", "h11", "starlette", "uvicorn", "websockets", "pydantic")},
 }
+# They take 20 ms to half a second to import, so they are imported where they are used.
+LATE = {"fastapi", "joblib", "ortools", "pandera", "prometheus_client", "ruptures", "scipy", "torch", "uvicorn"}
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
     "onnx",
@@ -261,6 +263,13 @@ def test_nothing_reaches_up_to_a_script(path):
 @each([path for path in SCRIPTS if not path.name.startswith("06_")])
 def test_no_stage_but_06_loads_matplotlib(path):
     assert not [identify(file) for file in reached(path) if "matplotlib" in packages(file)]
+
+
+@pytest.mark.slow
+@each(SCRIPTS)
+def test_no_start_loads_a_package_that_few_runs_need(path):
+    loaded = {module for file in reached(path) for module, _ in import_statements(file, at_module_level=True)}
+    assert {module.partition(".")[0] for module in loaded} & LATE == set()
 
 
 @pytest.mark.slow
