@@ -83,8 +83,8 @@ def arguments() -> cli.Parser:
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)
-    text = "weights that fit stay on the chip from one inference to the next, as in the calls of a decoder; for several"
-    text += " memories and --engine exact, without --experiments"
+    text = "keep weights that fit on the chip between inferences, as between the calls of a decoder; it needs several"
+    text += " memories and --engine exact, and no --experiments"
     add("--weights-stay", action="store_true", help=text)
     text = "most layers in a group of one buffer, or in row tiles (three at most); 1 keeps nothing on the chip"
     add("--most-layers", default=6, help=text, **count)

@@ -8,8 +8,8 @@ Requests come by a schedule that waits for nobody (open loop). --input-tokens an
 prompts and answers: fixed or drawn from a distribution. --replay takes times and lengths from a trace. Each stream in
 flight has caches of its own. With --batching static, streams are admitted together, and the next ones when all have
 ended. With continuous, a stream is admitted between two tokens, as soon as fewer than --in-flight are in flight. With
---cache-room, each cache is one buffer with a row for each stream, and one call gives all streams a token. That takes an
-operator which reads the valid length of each row (GroupQueryAttention). Without --cache-room, each stream has calls of
+--cache-room, each cache is one buffer with a row for each stream, and one call gives all streams a token. It needs an
+operator that reads the valid length of each row (GroupQueryAttention). Without --cache-room, each stream has calls of
 its own. In an overload, requests come faster than they are answered: times that include the wait have no percentiles.
 
 The exit code is 4 if fewer than --min-goodput requests per second are answered within both bounds.

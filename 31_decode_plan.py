@@ -7,9 +7,9 @@ Writes  decode_plans.csv (a row per format of the weights and per cut), decode_l
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
 of 26. The card's times of tokens follow from what published decoders on FPGAs attain, with the interval of those
-designs. For a prompt, an array is planned as 07 plans one. The card looks tokens up (for a model without a table of
-embeddings the host does, and its rows cross) and chooses the next one: the prompt crosses the link, then the token
-before each one, and the chosen one comes back.
+designs. For a prompt, an array is planned as 07 plans one. The card looks tokens up and chooses the next one. So the
+prompt crosses the link once, and then two tokens per step: the one before, and the one that the card chooses. If the
+model has no table of embeddings, the host looks tokens up, and a row of the table crosses for each.
 
 EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
 
