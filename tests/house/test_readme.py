@@ -12,6 +12,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURE = re.compile(r"\d[\d.,]*(?:x\b| (?:ms|µs|mJ|J|W|GFLOP/s|GB/s|%)(?!\w))")
 LONGEST = 240
+COLUMNS = 120
+# Rows of tables, aligned formulas, and the README's lines of a question and its command.
+UNWRAPPED = re.compile(r" *\||    .*\S  |\*\*\[")
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -50,3 +54,10 @@ def test_every_record_has_its_command():
 
 def test_the_readme_is_short():
     assert len(README.splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("document", [path for path in TEXTS if path.stem != "ARTIFACTS"], ids=lambda path: path.name)
+def test_text_is_wrapped(document):
+    """ARTIFACTS.md is left out: a description of a table is one line of its declaration."""
+    lines = FENCE.sub("", document.read_text(encoding="utf-8")).splitlines()
+    assert [line for line in lines if len(line) > COLUMNS and not UNWRAPPED.match(line)] == []
