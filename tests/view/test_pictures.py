@@ -1,5 +1,6 @@
 """The pictures: what they say in words and numbers is read out of the figure, and their bytes do not change."""
 
+from itertools import combinations, cycle
 from math import hypot
 
 import pandas as pd
@@ -111,7 +112,7 @@ def test_no_mark_covers_the_label_of_a_roof(tables, keys, is_on_slope):
     if is_on_slope:  # where the label of the memory's bandwidth would be without them
         intensities = [1.0, *(10 * 1.017**place for place in range(len(table) - 1))]
         rates = [BANDWIDTH * intensity for intensity in intensities]
-        table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=rates)
+        table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=attained)
     figure = draw_roofline(records(table), keys, ROOF)
     FigureCanvasAgg(figure).draw()
     axes = figure.axes[0]
@@ -168,6 +169,35 @@ def test_the_labels_of_the_memory_keep_apart_where_all_threads_are_slower_than_o
     labels = [text for text in figure.axes[0].texts if text.get_text().startswith("memory, ")]
     one, other = (diagonal(Text.get_window_extent(label)) for label in labels)
     assert min(hypot(x - a, y - b) for x, y in one for a, b in other) > 12
+
+
+OF_A_BUSY_HOST = (  # intensity and rate of each node of a text encoder and a few convolutions
+    "0.042:3.8e5 0.042:1.6e6 0.083:2.8e5 0.083:9.7e6 0.083:4e7 0.083:4.4e8 0.083:1.9e9 0.12:5.3e5 0.12:1.1e6 "
+    "0.12:1.3e8 0.12:4.4e8 0.12:7.1e8 0.12:7.9e8 0.12:8.8e8 0.12:1.9e9 0.17:4.3e5 0.17:7.7e5 0.23:1.5e8 "
+    "0.25:1.1e7 0.25:4.4e9 0.49:1.9e7 0.49:4.4e7 0.49:1.6e9 0.49:3.6e9 0.62:4.1e8 0.79:2.3e9 2:1.4e9 2:3.3e9 "
+    "3.9:5.4e10 4.1:1.2e7 4.1:3.4e10 4.1:3.8e10 10:7.6e10 47:1.1e11 77:1.1e11 170:2e9"
+)
+
+
+@pytest.mark.slow
+def test_labels_of_slopes_cover_marks_before_they_cover_each_other(tables, keys):
+    """Four slopes within a factor of three, and nodes all along them."""
+    rates = {"peak_flop_per_s": 32e9, "int8_op_per_s": 210e9, "memory_bytes_per_s": 8e9, "cache_bytes_per_s": 15e9}
+    alone = dict(zip(rates, (25.7e9, 399e9, 23.1e9, 20.3e9), strict=True))
+    roof = roof_from({**MEASURED, **rates, **{f"one_thread_{name}": rate for name, rate in alone.items()}}, None, None)
+    table = tables["op_roofline"]
+    points = [[*map(float, pair.split(":"))] for pair in OF_A_BUSY_HOST.split()]
+    intensities, attained = zip(
+        *(point for _, point in zip(range(len(table)), cycle(points), strict=False)), strict=True
+    )
+    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=attained)
+    figure = draw_roofline(records(table), keys, roof)
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in figure.axes[0].texts if text.get_rotation()]
+    along = [diagonal(Text.get_window_extent(label)) for label in labels]
+    assert len(along) == 4
+    for one, other in combinations(along, 2):
+        assert min(hypot(x - a, y - b) for x, y in one for a, b in other) > 8
 
 
 def diagonal(box):

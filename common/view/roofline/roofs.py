@@ -108,11 +108,12 @@ def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
         axes.plot([left, top / slope.rate], [left * slope.rate, top], color=BLUE, **_style(slope))
     _draw_judging(axes, roof)
     _label_peaks(axes, roof.peaks)
-    taken = [*on_screen(axes, marks), *peak_labels_on_screen(axes)]
+    points, labels = on_screen(axes, marks), [*peak_labels_on_screen(axes)]
     for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: (not line.judges, line.rate))):
         turn = rank % len(ALONG)  # parallels are close: each begins elsewhere
         is_lowest = slope.rate == min(line.rate for line in roof.slopes)
-        taken += _label_slope(axes, slope, top, [*ALONG[turn:], *ALONG[:turn]], taken, is_lowest=is_lowest)
+        along = [*ALONG[turn:], *ALONG[:turn]]
+        labels += _label_slope(axes, slope, top, along, labels, points, is_lowest=is_lowest)
 
 
 def _style(line: Ceiling) -> dict[str, Any]:
@@ -155,13 +156,21 @@ def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
 
 
 def _label_slope(
-    axes: Axes, slope: Ceiling, top: float, along: Sequence[float], taken: Sequence[Point], *, is_lowest: bool
+    axes: Axes,
+    slope: Ceiling,
+    top: float,
+    along: Sequence[float],
+    labels: Sequence[Point],
+    points: Sequence[Point],
+    *,
+    is_lowest: bool,
 ) -> list[Point]:
     """Label a slope along its line where most room is; return points in pixels that the label covers.
 
     Args:
         along: possible places, as shares of the visible part; the first ones are better.
-        taken: points in pixels that the label should keep clear of.
+        labels: points in pixels of other labels, of which it covers none if it can.
+        points: marks in pixels that it should keep clear of.
     """
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
@@ -176,11 +185,14 @@ def _label_slope(
         right, up = across * (y0 - y1), across * (x1 - x0)
         return [(float(x0 + each * (x1 - x0) + right), float(y0 + each * (y1 - y0) + up)) for each in shares]
 
-    def room(place: tuple[float, int]) -> float:
+    def room(place: tuple[float, int]) -> tuple[float, float]:
         share = place[0]
         ends_px = (min(share, 1 - share) - reach / 2) * length_px  # below 0 where it leaves the line
-        distances = (hypot(x - a, y - b) for x, y in covered(place) for a, b in taken)
-        return min(CLEAR_PX, ends_px + CLEAR_PX, *distances)
+        to_label, to_mark = (
+            min((hypot(x - a, y - b) for x, y in covered(place) for a, b in taken), default=CLEAR_PX)
+            for taken in (labels, points)
+        )
+        return min(LABEL_HEIGHT_PX, ends_px + CLEAR_PX, to_label), min(CLEAR_PX, ends_px + CLEAR_PX, to_label, to_mark)
 
     # The lowest line may be close to the next, so its label goes beneath it. It is the line of one thread or, on a busy
     # host, the judging one.
