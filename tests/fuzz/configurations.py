@@ -42,8 +42,10 @@ GOOD = {
     # Without the tables of 26 a good command line ends with one line as well.
     "31_decode_plan.py": (*DECODER, "--board", "u280"),
     "28_precision.py": (*MODEL, "--random", "2", "--threads", "1"),
-    # A model that is not quantized ends with one line as well.
-    "32_build_engine.py": ("--model", "case.onnx"),
+    "32_build_engine.py": (
+        *("--model", "quantized.onnx"),
+        *("--array-rows", "4", "--array-cols", "4", "--array-simd", "2"),
+    ),
     "29_board_arrays.py": ("--board", "ultra96", "--board-budget", "dsp=60"),
     "11_compare_runs.py": ("--baseline", "out"),
     "12_dashboard.py": (*MODEL, "--port", "0", "--threads", "1"),
