@@ -40,7 +40,8 @@ def looped(path):
     """The network, and a loop behind it whose trips are an input: it ends, or it does not."""
     proto, graph = onnx.load(network(path)), endless_loop().graph
     result = proto.graph.output[0].name
-    for value in (*graph.node[0].attribute[0].g.input, *graph.node[0].attribute[0].g.output):
+    body = graph.node[0].attribute[0].g
+    for value in (body.input[2], body.output[1]):  # the state: its shape is that of the network's result
         value.type.tensor_type.ClearField("shape")
     graph.node[0].input[2] = result
     proto.graph.node.append(graph.node[0])
