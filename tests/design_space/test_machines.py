@@ -2,9 +2,11 @@
 
 import pytest
 
+from benchmarks.designs.gemmini_tiles import product_tile, software_cycles, window_tile
 from benchmarks.designs.machines import Compared, eyeriss, figures, machine, product, sized
 from common.design_space.mapping.dataflow import respects
 from common.design_space.mapping.mappings import parse_mappings
+from common.workload.loop_nests import LoopNest
 
 EYERISS = [*eyeriss(figures()["eyeriss"])]
 
@@ -39,6 +41,18 @@ def test_sizes_of_a_figure_change_array_memories_and_bandwidth():
     other = sized(machine("nvdla"), sizes)
     assert (other.array.rows, other.array.columns, other.levels[0].bytes_per_cycle) == (8, 4, 1)
     assert other.level("convolution_buffer").capacity_kib == 128
+
+
+def test_gemminis_own_software_takes_these_tiles():
+    """By hand, from the rules of gemmini.h: half of 256 KiB is 8,192 rows of 16 words, half of 64 KiB 512 rows."""
+    gemmini = sized(machine("gemmini"), {"kib": {"scratchpad": 256, "accumulator": 64}}).with_rtl()
+    # 784 x 4 x 4 blocks: five of rows fit 32 blocks of sums beside four of columns, and so do eight.
+    assert product_tile((12544, 64, 64), gemmini) == (8 * 16, 4 * 16, 4 * 16)
+    # Four images of 7 x 7 are 196 sums of a block of kernels, so two blocks fit. 13 blocks of channels take 13 x 4 x 81
+    # rows of inputs and 2 x 9 x 208 of weights, 7,956 in all; one channel more would take 8,298.
+    nest = LoopNest(n=4, k=512, c=512, p=7, q=7, r=3, s=3)
+    assert window_tile(nest, gemmini) == (4, 7, 7, 32, 3, 3, 208)
+    assert software_cycles(LoopNest(k=64, c=64, p=56, q=56), gemmini, 4) > 12544 * 64 * 64 / 256
 
 
 def test_a_ratio_outside_of_its_limits_is_told():

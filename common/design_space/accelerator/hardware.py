@@ -211,6 +211,7 @@ class Hardware:
         rtl_errors: how far cycles by these costs are from measured ones; None without such costs.
         counts_rtl: whether the cycles of a mapping are at least those of the RTL.
         resident_at: the level in which whole tensors may be resident; None for the outermost that can have them.
+        not_covered: what the figures leave out of the machine's time or energy; empty where the file is silent.
     """
 
     name: str
@@ -222,6 +223,7 @@ class Hardware:
     rtl_errors: RtlErrors | None = None
     counts_rtl: bool = False
     resident_at: int | None = None
+    not_covered: str = ""
 
     @property
     def searched_rtl(self) -> RtlCosts | None:

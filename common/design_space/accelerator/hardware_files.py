@@ -51,6 +51,7 @@ def read_hardware(file: Section) -> Hardware:
         levels=tuple(_level(section) for section in file.sections("levels")),
         rtl=_rtl(file.section("rtl")) if "rtl" in file else None,
         rtl_errors=_rtl_errors(file.section("rtl")) if "rtl" in file else None,
+        not_covered=file.text("not_covered") if "not_covered" in file else "",
     )
     file.close()
     _check(file, hardware)

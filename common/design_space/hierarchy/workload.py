@@ -98,8 +98,10 @@ class HierarchyWorkload:
         return {name: layer.layer.passes for layer in self.layers for name in layer.nests}
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
-        """Return what counts as traffic alone, and what counts with other words than the model's."""
-        return (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
+        """Return what counts as traffic alone or with other words than the model's, and what does not count."""
+        missing = (f"the figures of {hardware.name} leave out {hardware.not_covered}",) if hardware.not_covered else ()
+        notes = (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
+        return (*notes, *missing)
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the schedule that a search finds for a design.

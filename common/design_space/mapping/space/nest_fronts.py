@@ -66,7 +66,7 @@ def nest_fronts(
     Raises:
         NothingFitsError: no tile fits, wherever the operands are.
     """
-    sizes = replace(hardware, name="", title="")  # the name of an accelerator changes no cost
+    sizes = replace(hardware, name="", title="", not_covered="")  # words change no cost
     return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), most_cells)
 
 
