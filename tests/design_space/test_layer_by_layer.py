@@ -13,10 +13,12 @@ from common.design_space.accelerator.hardware import KIB, Fanout, NothingFitsErr
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
-from common.design_space.mapping.placement import IN_MEMORY
+from common.design_space.mapping.placement import IN_MEMORY, Placement
+from common.design_space.mapping.space import nest_searches
 from common.design_space.mapping.space.layer_by_layer import exact, repeats_of
 from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
+from common.design_space.mapping.space.nest_searches import NestSearches
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.engines.registry import engine, is_installed
 from common.design_space.search.fronts import SupportedPoint, lower_left_hull
@@ -199,6 +201,35 @@ def test_a_nest_that_fits_but_not_beside_resident_maps_has_an_empty_front():
     assert fronts[ALONE]
     assert fronts[full] == ()
     assert nest_fronts(PRIME["product"], TINY, [full]).fronts[full] == ()
+
+
+def test_a_layer_that_fits_only_beside_a_resident_map_has_no_mapping_alone():
+    """One word is room for a weight, and for an input beside it only if that is elsewhere."""
+    dram, scratchpad, *inside = TINY.levels
+    hardware = replace(TINY, levels=(dram, replace(scratchpad, capacity_kib=1 / KIB), *inside))
+    resident, searches = (Placement(frozenset({"input"})), 0.0), NestSearches()
+    fronts = searches.fronts(PRIME["product"], hardware, [ALONE, resident]).fronts
+    assert fronts[resident]
+    assert fronts[ALONE] == ()
+    with pytest.raises(NothingFitsError, match="no tile of a layer fits its memories"):
+        exact({"a": PRIME["product"]}, hardware, searches=searches)
+
+
+def test_a_nest_is_searched_once_for_each_setting(monkeypatch):
+    asked = []
+
+    def counted(nest, hardware, settings, most_cells):
+        asked.append((nest, [*settings]))
+        return nest_fronts(nest, hardware, settings, most_cells)
+
+    monkeypatch.setattr(nest_searches, "nest_fronts", counted)
+    nest, beside, searches = PRIME["product"], (IN_MEMORY, 5.0), NestSearches()
+    first = searches.fronts(nest, TINY, [ALONE])
+    both = searches.fronts(nest, TINY, [ALONE, beside])
+    assert searches.fronts(nest, TINY, [beside]) == both
+    assert asked == [(nest, [ALONE]), (nest, [beside])]
+    assert both.fronts[ALONE] == first.fronts[ALONE]
+    assert searches.left == nest_searches.MOST_CELLS_OF_MODEL - both.cell_count
 
 
 def test_the_order_in_which_a_file_names_loops_changes_nothing():

@@ -19,6 +19,7 @@ from common.design_space.mapping.space import loop_chains
 from common.design_space.mapping.space import nest_fronts as nest_fronts_module
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
+from common.design_space.mapping.space.nest_searches import unsearched
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint, best, lower_left_hull
 from common.messages.errors import UnusableValueError
@@ -123,6 +124,25 @@ def check_front(nest, hardware):
 @given(small_nests(), small_hierarchies())
 def test_no_mapping_with_a_tile_at_each_level_is_better(nest, hardware):
     check_front(nest, hardware)
+
+
+@pytest.mark.slow
+@FEW
+@given(small_nests(), small_hierarchies(), st.sets(st.sampled_from(["weight", "input"])))
+def test_no_mapping_is_below_what_is_known_without_a_search(nest, hardware, on_chip):
+    settings = [ALONE, (Placement(frozenset(on_chip), ((7.0,), *[()] * (len(hardware.levels) - 1))), 0.0)]
+    bounds = unsearched(nest, hardware, settings)
+    try:
+        found = nest_fronts(nest, hardware, settings).fronts
+    except NothingFitsError:
+        return
+    for setting in settings:
+        for weight in (0.0, 1e-3, 1.0):
+            values = [
+                [weight * point.energy_pj + (1 - weight) * point.cycles for point in front]
+                for front in (bounds.floor(setting), found[setting])
+            ]
+            assert min(values[0]) <= min(values[1], default=np.inf) * (1 + 1e-9)
 
 
 @pytest.mark.exhaustive

@@ -23,18 +23,19 @@ from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.hierarchy.staying_weights import staying_sets
 from common.design_space.mapping.placement import resident_level, resident_levels
-from common.design_space.mapping.space.nest_fronts import FEW_CELLS, MOST_CELLS, NestFronts, Setting, nest_fronts
-from common.design_space.search.fronts import SupportedPoint, least_product
+from common.design_space.mapping.space.nest_fronts import ALONE, NestFronts, Setting
+from common.design_space.mapping.space.nest_searches import NestSearches, unsearched
+from common.design_space.search.fronts import Front, SupportedPoint, least_product
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.messages.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-MOST_CELLS_OF_MODEL = 10_000_000.0  # that are bounded for all nests of a model; each nest has some in any case
 # How a layer runs, and the point of each of its nests by name.
 Chosen = tuple[ExecutionOption, Mapping[str, SupportedPoint[str]]]
 Part = tuple[LoopNest, Setting]
 PathChoice = tuple[Sequence[int], Mapping[Part, SupportedPoint[str] | None]]  # steps, and the point of each nest
+Costs = Mapping[LoopNest, Mapping[Setting, Front[str]]]
 
 
 def best_schedule(
@@ -46,6 +47,7 @@ def best_schedule(
     most_layers: int = MOST_ROW_TILED_LAYERS,
     weights_stay: bool = False,
     observer: SearchObserver = UNOBSERVED,
+    searches: NestSearches | None = None,
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product: no other of the space is better.
 
@@ -58,19 +60,21 @@ def best_schedule(
         keeps: whether tensors may be resident on the chip.
         most_layers: that may run together in row tiles; 1 for whole layers only.
         weights_stay: whether weights may stay on the chip from one inference to the next.
+        searches: those that were made before, whose results are taken; new ones if None.
 
     Raises:
         SearchInterruptedError: it was ended.
         NothingFitsError: no tile of a layer fits.
     """
     found, problem = list[MappedSchedule](), None
+    searches = searches or NestSearches()
     levels: list[int | None] = [*resident_levels(hardware)] if keeps else []
     for level in levels or [None]:
         own = hardware if level == resident_level(hardware) else replace(hardware, resident_at=level)
         for staying in staying_sets(layers, own) if weights_stay and keeps else [frozenset[int]()]:
             places = LayerPlaces(graph, layers, own, keeps=keeps, staying=staying)
             try:
-                found.append(_best_with(places, own, most_layers if keeps else 1, observer))
+                found.append(_best_with(places, own, most_layers if keeps else 1, searches, observer))
             except NothingFitsError as error:
                 problem = error
     if not found and problem is not None:
@@ -81,32 +85,72 @@ def best_schedule(
     return replace(best, evaluations=evaluations, floor_edp=floor if floor < best.edp else None)
 
 
-def _best_with(places: LayerPlaces, hardware: Hardware, most_layers: int, observer: SearchObserver) -> MappedSchedule:
+def _best_with(
+    places: LayerPlaces, hardware: Hardware, most_layers: int, searches: NestSearches, observer: SearchObserver
+) -> MappedSchedule:
     """Return the best schedule with resident tensors in one memory, and with the weights of some layers there."""
     layers = places.layers
     edges = schedule_edges(places, hardware, convex_groups(places.graph, most_layers))
-    settings: dict[LoopNest, dict[Setting, None]] = {}
-    for option in (option for plan in edges.plans for option in plan):
-        for name, nest in option.nests.items():
-            settings.setdefault(nest, {})[option.setting_of(name)] = None
-    fronts, left = dict[LoopNest, NestFronts](), MOST_CELLS_OF_MODEL
-    for waiting, (nest, wanted) in zip(range(len(settings), 0, -1), settings.items(), strict=True):
-        if observer.is_interrupted:
-            raise SearchInterruptedError
-        most_cells = min(MOST_CELLS, max(left - waiting * FEW_CELLS, FEW_CELLS))
-        fronts[nest] = nest_fronts(nest, hardware, tuple(wanted), most_cells)
-        left -= fronts[nest].cell_count
-    paths = _Paths(edges, fronts)
-    if not paths.are_there:
+    fronts, waiting = _searched_alone(edges, hardware, searches, observer)
+    while (paths := _Paths(edges, _costs(fronts, waiting))).are_there:
+        best_path = least_product(paths.best)
+        if not (needed := [nest for nest in paths.nests(best_path.choice) if nest in waiting]):
+            break
+        for nest in needed:
+            if observer.is_interrupted:
+                raise SearchInterruptedError
+            fronts[nest] = _in_row_tiles(nest, waiting.pop(nest), hardware, searches)
+    else:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
-    best_path = least_product(paths.best)
     chosen = paths.named(best_path.choice)
     steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in chosen)
     evaluations = sum(front.mapping_count for front in fronts.values())
     floor_edp = None
     if any(front.floors for front in fronts.values()):
-        floor_edp = least_product(_Paths(edges, fronts, of_floors=True).best).edp
+        floors = {nest: {at: front.floor(at) for at in front.fronts} for nest, front in {**fronts, **waiting}.items()}
+        floor_edp = least_product(_Paths(edges, floors).best).edp
     return MappedSchedule(steps, evaluations, edges.limit, hardware.resident_at, floor_edp)
+
+
+def _searched_alone(
+    edges: ScheduleEdges, hardware: Hardware, searches: NestSearches, observer: SearchObserver
+) -> tuple[dict[LoopNest, NestFronts], dict[LoopNest, NestFronts]]:
+    """Return the fronts of the nests of layers that run alone, and bounds of those that occur in row tiles only.
+
+    Row tiles have a nest for each number of rows, and few of them are better than layers that run alone. A nest is
+    searched only if the schedule of the least product would have it at its bound. So no other one can be in the best
+    schedule.
+    """
+    settings: dict[LoopNest, dict[Setting, None]] = {}
+    alone = dict[LoopNest, None]()
+    for option in (option for plan in edges.plans for option in plan):
+        for name, nest in option.nests.items():
+            settings.setdefault(nest, {})[option.setting_of(name)] = None
+            if option.row_tiles is None:
+                alone[nest] = None
+    fronts = dict[LoopNest, NestFronts]()
+    for nest in alone:
+        if observer.is_interrupted:
+            raise SearchInterruptedError
+        fronts[nest] = searches.fronts(nest, hardware, [ALONE, *settings[nest]])
+    return fronts, {nest: unsearched(nest, hardware, own) for nest, own in settings.items() if nest not in fronts}
+
+
+def _in_row_tiles(nest: LoopNest, bounds: NestFronts, hardware: Hardware, searches: NestSearches) -> NestFronts:
+    """Return the fronts of a nest in row tiles; its bounds alone where no cells are left for it."""
+    if searches.left <= 0:
+        return bounds
+    try:
+        return searches.fronts(nest, hardware, [*bounds.fronts])
+    except NothingFitsError:
+        return NestFronts(0, 0.0, bounds.fronts)
+
+
+def _costs(searched: Mapping[LoopNest, NestFronts], waiting: Mapping[LoopNest, NestFronts]) -> Costs:
+    """Return the points of nests that were searched, and the bounds of the others."""
+    return {nest: front.fronts for nest, front in searched.items()} | {
+        nest: front.floors for nest, front in waiting.items()
+    }
 
 
 def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts], hardware: Hardware) -> str:
@@ -120,13 +164,9 @@ def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts]
 class _Paths:
     """Shortest paths under weighted sums of energy and cycles."""
 
-    def __init__(self, edges: ScheduleEdges, fronts: Mapping[LoopNest, NestFronts], *, of_floors: bool = False) -> None:
-        """Leave out plans in which a layer does not fit; ``of_floors`` takes what no mapping is below."""
-        self.edges = edges
-        self.fronts = {
-            nest: {setting: own.floor(setting) if of_floors else own.fronts[setting] for setting in own.fronts}
-            for nest, own in fronts.items()
-        }
+    def __init__(self, edges: ScheduleEdges, fronts: Costs) -> None:
+        """Leave out plans in which a layer does not fit."""
+        self.edges, self.fronts = edges, fronts
         options = {id(option): option for plan in edges.plans for option in plan}
         place = {key: index for index, key in enumerate(options)}
         self.options = [*options.values()]
@@ -169,6 +209,11 @@ class _Paths:
                 energy_pj += option.runs * sum(point.energy_pj for point in points) + option.stream_energy_pj
                 cycles += option.runs * sum(point.cycles for point in points) + option.stream_cycles
         return SupportedPoint(energy_pj, cycles, (path, chosen))
+
+    def nests(self, choice: PathChoice) -> list[LoopNest]:
+        """Return the distinct nests of a path."""
+        options = (option for step in choice[0] for option in self.edges.plans[self.edges.plan[step]])
+        return [*dict.fromkeys(nest for option in options for nest in option.nests.values())]
 
     def named(self, choice: PathChoice) -> Iterator[Chosen]:
         """Yield how each layer of a path runs, and the points of its nests by name."""

@@ -22,6 +22,7 @@ from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.loop_chains import places_in_space
 from common.design_space.mapping.space.mapping_problem import MappingProblem
+from common.design_space.mapping.space.nest_searches import NestSearches
 from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
 from common.design_space.search.engines.registry import engine
 from common.design_space.search.fronts import SupportedPoint
@@ -114,10 +115,11 @@ class HierarchyWorkload:
         hardware, settings = design.hardware, design.search
         if settings.engine != EXACT:
             engine(settings.engine)
-        contractions = exact(self.nests, hardware, runs=self.runs)
-        unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
         floor = physical_floor(self.graph, self.layers, hardware, weights_stay=settings.weights_stay)
-        outcome = self._best_of_space(design, unfused, observer)
+        searches = NestSearches()
+        outcome = self._best_of_space(design, searches, observer)
+        contractions = exact(self.nests, hardware, self.runs, searches)
+        unfused = self._unfused(hardware, searches)
         best_of_space, limit = outcome.best_of_space, outcome.limit  # an engine is compared with the optimum
         if settings.engine != EXACT:
             observer.begin(best_of_space or floor.edp)
@@ -144,17 +146,21 @@ class HierarchyWorkload:
             limit=limit,
         )
 
-    def _best_of_space(self, design: DesignTask, unfused: MappedSchedule, observer: SearchObserver) -> _Outcome:
+    def _unfused(self, hardware: Hardware, searches: NestSearches) -> MappedSchedule:
+        return best_schedule(self.graph, self.layers, hardware, keeps=False, searches=searches)
+
+    def _best_of_space(self, design: DesignTask, searches: NestSearches, observer: SearchObserver) -> _Outcome:
         """Return the optimum, or the layers one by one where somebody ended the search."""
         start_s = time.perf_counter()
         try:
-            schedule = self._exact(design, observer)
+            schedule = self._exact(design, searches, observer)
         except SearchInterruptedError:
+            unfused = self._unfused(design.hardware, searches)
             return _Outcome(unfused, is_complete=False, curve=_point(unfused), search_s=time.perf_counter() - start_s)
         search_s = time.perf_counter() - start_s
         return _Outcome(schedule, True, _point(schedule), search_s, schedule.best_of_space, schedule.limit)
 
-    def _exact(self, design: DesignTask, observer: SearchObserver) -> MappedSchedule:
+    def _exact(self, design: DesignTask, searches: NestSearches, observer: SearchObserver) -> MappedSchedule:
         most_layers = design.search.most_layers
         return best_schedule(
             self.graph,
@@ -164,6 +170,7 @@ class HierarchyWorkload:
             most_layers=min(most_layers, MOST_ROW_TILED_LAYERS),
             weights_stay=design.search.weights_stay,
             observer=observer,
+            searches=searches,
         )
 
     def _proposed(self, hardware: Hardware, settings: Search, observer: SearchObserver) -> _Outcome:

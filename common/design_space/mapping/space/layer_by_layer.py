@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.design_space.accelerator.hardware import Hardware
-from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
+from common.design_space.accelerator.hardware import Hardware, NothingFitsError
+from common.design_space.mapping.space.nest_fronts import ALONE
+from common.design_space.mapping.space.nest_searches import NestSearches
 from common.design_space.search.fronts import sum_of_fronts
 from common.workload.loop_nests import LoopNest
 
@@ -51,7 +52,12 @@ class MappedNetwork:
         return self.cycles * self.energy_pj
 
 
-def exact(nests: Mapping[str, LoopNest], hardware: Hardware, runs: Mapping[str, int] | None = None) -> MappedNetwork:
+def exact(
+    nests: Mapping[str, LoopNest],
+    hardware: Hardware,
+    runs: Mapping[str, int] | None = None,
+    searches: NestSearches | None = None,
+) -> MappedNetwork:
     """Return the best mapping of each layer, for the least product of all energy and all cycles.
 
     Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
@@ -59,12 +65,16 @@ def exact(nests: Mapping[str, LoopNest], hardware: Hardware, runs: Mapping[str, 
 
     Args:
         runs: how often each layer runs in one inference; once where it is not named.
+        searches: those that were made before, whose results are taken; new ones if None.
 
     Raises:
         NothingFitsError: no tile of a layer fits.
     """
     repeats = repeats_of(nests, runs)
-    fronts = {nest: nest_fronts(nest, hardware, [ALONE]) for nest in repeats}
+    searches = searches or NestSearches()
+    fronts = {nest: searches.fronts(nest, hardware, [ALONE]) for nest in repeats}
+    if not all(front.fronts[ALONE] for front in fronts.values()):
+        raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     points = sum_of_fronts({nest: (front.fronts[ALONE], repeats[nest]) for nest, front in fronts.items()})
     layers = {}
     for name, nest in nests.items():

@@ -191,6 +191,7 @@ class _Search:
         if not len(of_cells):
             return least
         self.mapping_count += len(of_cells)
+        self.cell_count += len(of_cells) * CELLS_OF_MAPPING
         nesting = Nesting.of(self.space.nests, mappings)
         result = MappedBatch(nesting, self.space.hardware, self.figures).cost(placement)
         products = np.asarray(result.energy_pj) * np.asarray(result.cycles)
