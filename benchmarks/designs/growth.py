@@ -5,8 +5,8 @@ of their layers (``exact``), without results of earlier runs. The published mode
 be complete within 60 s and 1 GB, or the exit code is 1. The growth is in processor time, which other programs disturb
 least.
 
-    model      layers  nodes  hardware  seconds  peak MB  ms a layer   pJ·cycles
-    bert-base      12   1092  gemmini       2.0      119          11  1.3263e+18
+    model      layers  nodes  hardware  wall s  CPU s  peak MB  ms/layer   pJ·cycles
+    bert-base      12   1092  gemmini      2.0    1.9      119        11  1.3263e+18
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MODELS = {
     "bert-base": lambda layers: build_bert(batch=1, seq=128, layers=layers, has_weights=False),
 }
 MEGABYTE, GIB = 1e6, 2**30
-HEADER = ("model", "layers", "nodes", "hardware", "seconds", "peak MB", "ms a layer", "pJ·cycles")
+HEADER = ("model", "layers", "nodes", "hardware", "wall s", "CPU s", "peak MB", "ms/layer", "pJ·cycles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ def _line(row: Row, before: Row | None) -> list[str]:
     if before and (before.model, before.hardware) == (row.model, row.hardware):
         more_s = row.run.processor_seconds - before.run.processor_seconds
         growth = f"{more_s / (row.layers - before.layers) * 1e3:.0f}"
-    figures = (f"{row.run.seconds:.1f}", f"{row.run.peak_bytes / MEGABYTE:.0f}", growth, f"{row.edp:.4e}")
+    times = (f"{row.run.seconds:.1f}", f"{row.run.processor_seconds:.1f}")
+    figures = (*times, f"{row.run.peak_bytes / MEGABYTE:.0f}", growth, f"{row.edp:.4e}")
     return [row.model, str(row.layers), str(row.nodes), row.hardware, *figures]
 
 
@@ -105,7 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS, metavar="N", help="layers of the models")
     parser.add_argument("--hardware", nargs="+", default=HARDWARE, help="files of configs/hardware")
     given = parser.parse_args(argv)
-    rows = list(measured(given.depths, given.hardware))
+    rows = []
+    for row in measured(given.depths, given.hardware):
+        print(*_line(row, None), file=sys.stderr, flush=True)
+        rows.append(row)
     print(report(rows))
     for row in rows:
         if not row.is_kept:
