@@ -101,6 +101,7 @@ def test_depthwise_layers_have_converters_between_them(tmp_path):
     assert lines[-1] == f"{printed.split()[0]} calls, 0 bytes differ"
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.skipif(not XRT_HEADERS.exists(), reason="no headers of XRT: apt-get install libxrt-dev")
 def test_the_host_program_compiles_with_the_public_headers(tmp_path):
@@ -143,6 +144,7 @@ def test_each_unit_has_its_clock_and_each_array_its_converter():
     assert "convert" not in clocks([floats])
 
 
+@pytest.mark.slow
 def test_a_model_that_is_none_is_one_line(resnet8, tmp_path):
     (tmp_path / "m.onnx").write_text("nothing")
     command = [sys.executable, "-m", "common.fpga.hand_off", resnet8[0], tmp_path / "m.onnx", tmp_path / "data"]

@@ -155,6 +155,7 @@ def test_a_transposed_convolution_reads_pixels_that_are_apart(kernels):
     np.testing.assert_array_equal(found, requantized(sums, 0, scale, 0, 8))
 
 
+@pytest.mark.slow
 def test_floats_are_close_to_numpy(kernels):
     random = np.random.default_rng(5)
     x, w = random.standard_normal((11, 23)).astype("<f4"), random.standard_normal((17, 23)).astype("<f4")
@@ -167,6 +168,7 @@ def test_floats_are_close_to_numpy(kernels):
     np.testing.assert_allclose(found, x @ w.T, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_residual", [False, True])
 @pytest.mark.parametrize("has_table", [False, True])
 def test_operators_behind_the_sums_run_as_steps(kernels, has_residual, has_table):

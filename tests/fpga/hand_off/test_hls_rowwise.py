@@ -102,6 +102,7 @@ def test_a_normalization_of_maps_with_channels_last(kernels):
     assert np.abs(found.reshape(x.shape) - real).max() < 0.52
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_sum_that_is_normalized(kernels):
     """SkipLayerNormalization: the first steps add, for both passes."""
@@ -128,6 +129,7 @@ def softmax(row):
     return [ratio(exponential(largest - v), total, 16) for v in row]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("width", [1, 23, 101])
@@ -159,6 +161,7 @@ FOLDED = {
 }
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("op_type", FOLDS)
 @pytest.mark.parametrize("precision", BITS)
@@ -195,6 +198,7 @@ def test_every_pool_of_a_plan_is_tested():
     assert WINDOWS.keys() == POOLS - {"LpPool"}
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("op_type", WINDOWS)
@@ -221,6 +225,7 @@ def test_a_pool(kernels, precision, op_type):
 # --- floating point ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_floats_are_close_to_numpy(kernels):
     x = np.random.default_rng(4).standard_normal((1, 5, 1, 53)).astype("<f4")

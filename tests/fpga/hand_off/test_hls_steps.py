@@ -196,6 +196,7 @@ def test_every_operator_of_a_plan_has_steps():
     assert CURVES.keys() | MOVED | NORMALIZERS.keys() | FOLDS.keys() | (POOLS - {"LpPool"}) == set(STREAMED)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("op_type", CURVES)
 def test_steps_are_within_half_a_step_of_the_operator(kernels, op_type):
@@ -213,6 +214,7 @@ def test_steps_are_within_half_a_step_of_the_operator(kernels, op_type):
     assert len(np.unique(found)) > 10
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("part_bits", "scale"), [(8, 2**-12), (5, 2**-10)])
 def test_a_table_of_sixteen_bits_is_linear_between_its_entries(kernels, part_bits, scale):
@@ -229,6 +231,7 @@ def test_a_table_of_sixteen_bits_is_linear_between_its_entries(kernels, part_bit
     assert np.abs(found - 4096 * np.tanh(np.clip(x, -128 * part, 128 * part) * scale)).max() < 4
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_an_inverse_and_the_value_that_entered(kernels):
     """X / (1 + |x|) in whole numbers: the value that entered over what it has become."""

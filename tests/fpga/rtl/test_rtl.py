@@ -78,12 +78,14 @@ def described(run):
     return f"{run.design.name} m={run.a.shape[0]} k={run.a.shape[1]} n={run.b.shape[1]}"
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_results_are_those_of_numpy(outcomes):
     for run, outcome in outcomes:
         np.testing.assert_array_equal(outcome.product, run.a @ run.b, described(run))
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_simple_schedule_takes_the_cycles_of_its_equation(outcomes):
     counted = {described(run): outcome.cycles for run, outcome in outcomes if not run.design.overlap}
@@ -96,6 +98,7 @@ def test_simple_schedule_takes_the_cycles_of_its_equation(outcomes):
     assert counted["systolic_4x5_int4 m=4 k=13 n=5"] == 8 + 5 + 13 - 2
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
     seen = 0
@@ -115,6 +118,7 @@ def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
     assert counted["systolic_5x3x4_int8_overlap m=6 k=4 n=7"] == 5 + 3 + 3 + 1 - 2 + 5 * 3
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_registers_behind_the_products_cost_their_cycles_once_per_call():
     """Two registers before and two behind the product and one per level of the tree, in both schedules."""
@@ -150,6 +154,7 @@ def test_sixteen_products_per_element(precision, sums_per_cycle):
         assert outcome.cycles == fold_cycles(8, 4, run.steps, run.folds, "overlapped", sums_per_cycle)
 
 
+@pytest.mark.slow
 @needs_yosys
 @pytest.mark.parametrize(
     ("rows", "cols", "precision", "overlap", "simd"),
