@@ -2,7 +2,8 @@
 
 Both sessions see the same machine in the same minute; only unprofiled runs give the latency. There are as many profiled
 runs, unless the trace would exceed ``TRACE_EVENT_LIMIT`` events; fewer ones are spread evenly over the unprofiled runs.
-A run that fails ends the loop; the runs before it are kept and marked as incomplete.
+A run that fails ends the loop; the runs before it are kept and marked as incomplete. Of a large model, only one session
+lives at a time (:mod:`common.profiling.runs.one_session`).
 """
 
 from __future__ import annotations
