@@ -1,14 +1,17 @@
 """Feed images to a whole system over its link, and compare what comes back with numpy.
 
     python -m benchmarks.plans.system [--model resnet8] [--images 2] [--rows 4 --cols 4 --simd 1] [--board ulx3s]
+    python -m benchmarks.plans.system --litex .venv-litex/bin/python
     python -m benchmarks.plans.system --line /dev/ttyUSB0
 
 The system is an engine, a bridge from a link of bytes to its registers and its memory, and a port to that memory
 (common/fpga/rtl/system). Verilator simulates it with the memory of a board, and the link is a pair of pipes
-(make rtl-tools); with --line, it is a serial line of a system that someone has built. The program loads weights and
-constants once. For each image it gives the descriptors, waits until the engine is done, and reads the outputs. Printed
-are the cycles of each image, as the engine's own counter has them, beside the planned ones. Exit code 1: an output
-differs from the integers of benchmarks/plans/integer_reference.py.
+(make rtl-tools). With --litex, the system has LiteX's bus and link instead of the bridge, and LiteDRAM with its model
+of an SDRAM instead of the memory. With --line, the link is a serial line of a system that someone has built. The
+program loads weights and constants once. For each image it gives the descriptors, waits until the engine is done, and
+reads the outputs. Printed are the cycles of each image, as the engine's own counter has them, beside the planned ones.
+The plan has the memory of configs/fabrics, which is quicker than LiteDRAM. Exit code 1: an output differs from the
+integers of benchmarks/plans/integer_reference.py.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ from common.fpga.rtl.engine.network import UNSIGNED_MOVE, Bytes, EngineTensor
 from common.fpga.rtl.engine.program import Program, program_of
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.programs import is_there
-from common.fpga.rtl.system.host import EngineHost
+from common.fpga.rtl.system.host import AddressMap, EngineHost
 from common.fpga.rtl.system.link import HostLink, Line, SerialLine
-from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem
+from common.fpga.rtl.system.simulate import PLACES, SimulatedLitex, SimulatedSystem
 from common.messages.errors import PipelineError
 from common.view.text import text_table
 
@@ -48,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=4, help="of the array (default: 4)")
     parser.add_argument("--cols", type=int, default=4, help="of the array (default: 4)")
     parser.add_argument("--simd", type=int, default=1, help="products of an element per cycle (default: 1)")
+    parser.add_argument("--litex", type=Path, metavar="PYTHON", help="a Python with LiteX: simulate its system")
     parser.add_argument("--line", type=Path, help="a serial line, such as /dev/ttyUSB0 (default: a simulation)")
     parser.add_argument("--baud", type=int, default=1_000_000, help="of the serial line (default: 1000000)")
     given = parser.parse_args(argv)
@@ -66,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         program = program_of(network, divided, design)
         planned = sum(each.total for each in network_cycles(network, divided, timing))
         rows, is_equal = [], True
-        with line_of(given.line, given.baud, program, timing) as line:
-            host = EngineHost(HostLink(line), PLACES, program)
+        with system_of(given.line, given.baud, given.litex, program, timing) as (line, places):
+            host = EngineHost(HostLink(line), places, program)
             host.load()
             for image in range(given.images):
                 expected = outputs(model, {model.graph.input[0].name: sample_of(network, image)})
@@ -94,19 +98,25 @@ def _signed(tensor: EngineTensor, values: NDArray[Any]) -> Bytes:
 
 
 @contextmanager
-def line_of(path: Path | None, baud: int, program: Program, timing: MemoryTiming) -> Iterator[Line]:
-    """Open a serial line, or begin a simulation that has room for the program.
+def system_of(
+    path: Path | None, baud: int, litex: Path | None, program: Program, timing: MemoryTiming
+) -> Iterator[tuple[Line, AddressMap]]:
+    """Open a serial line, or begin a simulation that has room for the program; with it, the places in the system.
 
     Raises:
-        PipelineError: there is no such line, or Verilator is missing.
+        PipelineError: there is no such line, or Verilator or LiteX is missing.
     """
     if path is not None:
         with SerialLine(path, baud) as line:
-            yield line
+            yield line, PLACES
         return
     print(f"translating {program.design.name}", file=sys.stderr)
+    if litex is not None:
+        with SimulatedLitex(program.design, litex.absolute()) as of_litex:
+            yield of_litex, of_litex.places
+        return
     with SimulatedSystem(program.design, timing, len(program.memory)) as system:
-        yield system
+        yield system, PLACES
 
 
 if __name__ == "__main__":

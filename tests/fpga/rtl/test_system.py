@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tty
 
 import numpy as np
@@ -23,11 +24,13 @@ from common.fpga.rtl.engine.reading.layers import layers_of
 from common.fpga.rtl.system import link
 from common.fpga.rtl.system.host import EngineHost
 from common.fpga.rtl.system.link import HostLink, SerialLine
-from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem, system_name, system_verilog
+from common.fpga.rtl.system.simulate import PLACES, SimulatedLitex, SimulatedSystem, system_name, system_verilog
 from common.messages.errors import PipelineError
 from tests.support.engine.maps import CASES
+from tests.support.paths import ROOT
 
 needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
+LITEX = ROOT / ".venv-litex" / "bin" / "python"
 NARROW = EngineDesign(3, 4, 2, 4, 512, 16, 256, 8, 64, 128, 8, has_row_work=False)
 WIDE = EngineDesign(2, 8, 1, 8, 512, 16, 256, 8, 64, 128, 8, has_row_work=False)
 STALLS = MemoryTiming(17, 1.5, 6, 200, 23, 4, 128)
@@ -117,21 +120,43 @@ def test_a_serial_line_without_an_answer_is_one_line(monkeypatch):
 @pytest.mark.parametrize("design", [NARROW, WIDE], ids=["words of 4 bytes", "words of 8 bytes"])
 def test_a_system_answers_image_after_image_with_the_integers_of_numpy(design):
     """Two images, weights loaded once; the memory stalls. The host sees nothing but the link."""
-    model = CASES["several words, a stride"]()
-    network = layers_of(model)
-    program = program_of(network, best_tilings(network, design, STALLS), design)
-    (x,), (y,) = network.inputs, network.outputs
+    program = convolution(design)
     with SimulatedSystem(design, STALLS, len(program.memory)) as simulated:
-        host = EngineHost(HostLink(simulated), PLACES, program)
-        host.load()
-        seen = []
-        for seed in (1, 2):
-            image = np.random.default_rng(seed).uniform(-8, 8, (1, x.channels, x.height, x.width)).astype(np.float32)
-            expected = outputs(model, {"input": image})
-            found, cycles = host.run({x.name: expected[x.name].reshape(x.channels, x.height, x.width)})
-            assert np.array_equal(found[y.name].reshape(-1), expected[y.name].reshape(-1))
-            seen.append(cycles)
-        assert not np.array_equal(found[y.name], 0 * found[y.name])
+        answers_images(program, HostLink(simulated), PLACES)
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.skipif(not LITEX.exists(), reason="no LiteX: see docs/BUILD.md")
+def test_a_system_of_litex_and_litedram_answers_alike():
+    program = convolution(NARROW)
+    with SimulatedLitex(NARROW, LITEX) as simulated:
+        answers_images(program, HostLink(simulated), simulated.places)
+
+
+@needs_verilator
+def test_a_python_without_litex_is_one_line(capsys):
+    assert command.main(["--litex", sys.executable]) == 1
+    assert "No module named 'litedram'" in capsys.readouterr().err.splitlines()[-1]
+
+
+def convolution(design):
+    network = layers_of(CASES["several words, a stride"]())
+    return program_of(network, best_tilings(network, design, STALLS), design)
+
+
+def answers_images(program, host_link, places):
+    (x,), (y,) = program.network.inputs, program.network.outputs
+    host = EngineHost(host_link, places, program)
+    host.load()
+    seen = []
+    for seed in (1, 2):
+        image = np.random.default_rng(seed).uniform(-8, 8, (1, x.channels, x.height, x.width)).astype(np.float32)
+        expected = outputs(CASES["several words, a stride"](), {"input": image})
+        found, cycles = host.run({x.name: expected[x.name].reshape(x.channels, x.height, x.width)})
+        assert np.array_equal(found[y.name].reshape(-1), expected[y.name].reshape(-1))
+        seen.append(cycles)
+    assert not np.array_equal(found[y.name], 0 * found[y.name])
     assert seen[0] == pytest.approx(seen[1], rel=0.1), "a reset clears the counters"
 
 

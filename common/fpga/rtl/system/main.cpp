@@ -2,36 +2,10 @@
 //
 // Where the system takes a byte and there is none, the clock stands still until one comes. So what happens in which cycle
 // follows from the bytes alone.
-#include <unistd.h>
-
 #include "Vsystem.h"
+#include "line.h"
 #include "memory.h"
 #include "verilated.h"
-
-struct Line {
-    std::vector<uint8_t> in, out;
-    size_t taken = 0;
-
-    // Return whether there is a byte; it waits for one.
-    bool fill() {
-        if (taken < in.size()) return true;
-        flush();
-        in.resize(65536);
-        taken = 0;
-        const ssize_t count = read(0, in.data(), in.size());
-        in.resize(count > 0 ? count : 0);
-        return count > 0;
-    }
-
-    void flush() {
-        for (size_t done = 0; done < out.size();) {
-            const ssize_t count = ::write(1, out.data() + done, out.size() - done);
-            if (count <= 0) std::exit(0);
-            done += count;
-        }
-        out.clear();
-    }
-};
 
 int main(int argc, char **argv) {
     if (argc != 10) return 3;

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from math import ceil
 from pathlib import Path
 from string import Template
+from typing import Self
+
+import numpy as np
 
 from common.fpga.rtl.engine import design as engine
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.programs import call
 from common.fpga.rtl.system.host import AddressMap
+from common.fpga.rtl.system.link import MOST_WORDS, HostLink
 
 FOLDER = Path(__file__).resolve().parent
 PLACES = AddressMap(memory=0x0000_0000, engine=0x8000_0000, reset=0x8000_0100)  # of bridge.v
+DFII_BITS = {  # of registers of LiteDRAM (litedram/dfii.py)
+    **{"DFII_CONTROL_SEL": 1, "DFII_CONTROL_CKE": 2, "DFII_CONTROL_ODT": 4, "DFII_CONTROL_RESET_N": 8},
+    **{"DFII_COMMAND_CS": 1, "DFII_COMMAND_WE": 2, "DFII_COMMAND_CAS": 4, "DFII_COMMAND_RAS": 8},
+}
 
 
 def system_name(design: EngineDesign) -> str:
@@ -36,27 +47,14 @@ def system_verilog(design: EngineDesign) -> str:
     )
 
 
-class SimulatedSystem:
-    """A system with a memory that stalls, by Verilator, whose link is a pair of pipes; a context manager.
+class PipedProgram:
+    """A program whose standard input and output are a link, in a folder that ends with it; a context manager."""
 
-    Time passes in it while bytes of its link are under way, and it waits for the next byte without passing of time.
-
-    Raises:
-        PipelineError: Verilator is missing, or failed.
-    """
-
-    def __init__(self, design: EngineDesign, timing: MemoryTiming, memory_bytes: int) -> None:
+    def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="system-")
-        folder = Path(self._folder.name)
-        (folder / "system.v").write_text(system_verilog(design), encoding="utf-8")
-        command = ["verilator", "--cc", "--exe", "--build", "--prefix", "Vsystem", "--top-module", system_name(design)]
-        flags = ["-Wno-fatal", "-O3", "-CFLAGS", f"-O1 -I{engine.FOLDER}", "--Mdir", "obj_dir"]
-        call([*command, *flags, "-j", str(os.cpu_count() or 1), "system.v", str(FOLDER / "main.cpp")], folder)
-        numbers = [str(value) for value in (design.word_bytes, memory_bytes, *astuple(timing))]
-        program = str(folder / "obj_dir" / "Vsystem")
-        self._process = subprocess.Popen([program, *numbers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._process: subprocess.Popen[bytes]
 
-    def __enter__(self) -> SimulatedSystem:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,3 +76,74 @@ class SimulatedSystem:
         """Return what came over the link, at most so many bytes; nothing where the simulation ended."""
         assert self._process.stdout is not None
         return self._process.stdout.read(count) or b""
+
+    def _translate(self, top: str, sources: Sequence[str], arguments: Sequence[str] = ()) -> None:
+        """Let Verilator translate the sources of a top module, and begin."""
+        folder = Path(self._folder.name)
+        prefix = f"V{top}"
+        command = ["verilator", "--cc", "--exe", "--build", "--prefix", prefix, "-Wno-fatal", "-O3"]
+        flags = ["-CFLAGS", f"-O1 -I{engine.FOLDER} -I{FOLDER}", "--Mdir", "obj_dir", "-j", str(os.cpu_count() or 1)]
+        call([*command, *flags, *sources], folder)
+        program = [str(folder / "obj_dir" / prefix), *arguments]
+        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+
+class SimulatedSystem(PipedProgram):
+    """A system with a memory that stalls, by Verilator, whose link is a pair of pipes; a context manager.
+
+    Time passes in it while bytes of its link are under way, and it waits for the next byte without passing of time.
+
+    Raises:
+        PipelineError: Verilator is missing, or failed.
+    """
+
+    def __init__(self, design: EngineDesign, timing: MemoryTiming, memory_bytes: int) -> None:
+        super().__init__()
+        (Path(self._folder.name) / "system.v").write_text(system_verilog(design), encoding="utf-8")
+        sources = ["--top-module", system_name(design), "system.v", str(FOLDER / "main.cpp")]
+        self._translate(
+            "system", sources, [str(value) for value in (design.word_bytes, memory_bytes, *astuple(timing))]
+        )
+
+
+class SimulatedLitex(PipedProgram):
+    """The same with LiteX's bus and link, LiteDRAM, and its model of an SDRAM, which is initialised over the link.
+
+    Attributes:
+        places: of its parts.
+
+    Raises:
+        PipelineError: Verilator is missing, or the given Python has no LiteX.
+    """
+
+    def __init__(self, design: EngineDesign, python: Path) -> None:
+        super().__init__()
+        folder = Path(self._folder.name)
+        call([str(python), str(FOLDER / "litex_system.py"), design.name, str(design.word_bytes), "."], folder)
+        (folder / "engine.v").write_text(design.verilog(), encoding="utf-8")
+        sources = ["--top-module", "litex_system", "litex_system.v", "engine.v", str(FOLDER / "litex_main.cpp")]
+        self._translate("litex_system", sources)
+        found = json.loads((folder / "litex_system.json").read_text(encoding="utf-8"))
+        registers: Mapping[str, int] = found["registers"]
+        self.places = AddressMap(found["memory"], found["engine"], registers["main_engine_reset"])
+        self._initialise(registers, found["initialisation"])
+
+    def _initialise(self, registers: Mapping[str, int], steps: Sequence[tuple[str, int, int, str, int]]) -> None:
+        """Give the SDRAM its first commands, as litedram/init.py lists them, and then leave it to LiteDRAM."""
+        link = HostLink(self)
+
+        def put(name: str, value: int) -> None:
+            link.write(registers[f"sdram_dfii_{name}"], np.array([value], np.uint32))
+
+        for _, address, bank, command, cycles in steps:
+            put("pi0_address", address)
+            put("pi0_baddress", bank)
+            bits = sum(DFII_BITS[name] for name in command.split("|"))
+            if command.startswith("DFII_CONTROL"):
+                put("control", bits)
+            else:
+                put("pi0_command", bits)
+                put("pi0_command_issue", 1)
+            for _ in range(ceil(cycles / MOST_WORDS)):  # time passes with bytes on the link
+                link.read(registers["sdram_dfii_control"], MOST_WORDS)
+        put("control", DFII_BITS["DFII_CONTROL_SEL"])
