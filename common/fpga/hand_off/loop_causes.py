@@ -20,6 +20,7 @@ ENDS = "the first tile loads and the last one leaves while the array has no step
 SKIPPED = "the C++ does not read the pixels that the stride skips; the plan counts them"
 SHARED = "the C++ moves fewer bytes than the plan, which counts the lines between two tiles twice"
 FILLING = "the plan counts fill and drain of the array, which no loop has"
+WIDE_PIECES = "the plan counts a beat a cycle for the windows of a depthwise convolution, a piece of the C++ has three"
 APART = "the plan loads the first tile and stores the last one beside nothing, and cuts them larger"
 
 
@@ -59,6 +60,8 @@ def longest(phases: Sequence[Phase]) -> str:
 def _shorter(trips: ArrayTrips, product: MappedProduct) -> str:
     """Return what the plan counts and the loops do not have."""
     layer, once = trips.call.layer, trips.engine.once_cycles
+    if layer.is_depthwise and layer.groups > 1:
+        return WIDE_PIECES
     if (1 - MOST_APART) * product.moved_bytes > _moved(trips):
         is_skipped = layer.stride_height > layer.kernel_height or layer.stride_width > layer.kernel_width
         return SKIPPED if is_skipped else SHARED

@@ -22,18 +22,23 @@ constexpr int BEAT_CONSTANTS = BEAT_BYTES / 8;  // a bias and a scale have eight
 
 typedef $held_type held_t;  // a result before the steps behind it
 
-// Groups of SIMD elements that enter the banks of a side per cycle: one bank each, and no more than a beat has.
-constexpr int groups_of(int banks) { return larger(1, smaller(banks, BEAT_ELEMENTS / SIMD)); }
+constexpr int SEGMENTS = 3;  // parts of a line from which a piece takes its elements: of a run each, and within a beat
+constexpr int WIDE = 8;      // groups that a piece may have though a beat has fewer
+
+// Groups of SIMD elements that enter the banks of a side per cycle: one bank each, and no more than a beat has, or than
+// the segments of a piece where a beat is narrow.
+constexpr int groups_of(int banks) {
+    return larger(1, smaller(banks, larger(BEAT_ELEMENTS / SIMD, smaller(SEGMENTS * BEAT_ELEMENTS / SIMD, WIDE))));
+}
 
 constexpr int PIECE = larger(groups_of(ROWS), groups_of(COLS)) * SIMD;
-constexpr int SEGMENTS = 3;  // runs of a line from which a piece takes its elements
-constexpr int RECENT = 8;    // rows of a window whose words are kept until the next pixels have read them
+constexpr int RECENT = 16;   // places of words that are kept until the next pixels have read them
 
 // Results that leave per cycle: of JOIN folds of one pixel, or of JOIN pixels, as many as banks give and a beat takes.
 constexpr int JOIN = larger(1, smaller(SUMS, BEAT_ELEMENTS / COLS));
 constexpr int LANES = smaller(JOIN * COLS, BEAT_ELEMENTS);
 
-// The words of a row of the window that were read last, one of each port: the windows of neighbours share most of them.
+// The words of a part of the window that were read last, one of each port: the windows of neighbours share most of them.
 struct recent_t {
     int64_t at[PORTS];
     word_t word[PORTS];
@@ -81,6 +86,8 @@ struct source_t {
 
     bool is_dense() const { return pixel_pitch == channels && dilation_width == 1 && apart_width == 1; }
     int64_t taps() const { return is_dense() ? kernel_width : 1; }
+    // Taps that are apart have words of their own; else the taps of a row share them.
+    int64_t place_of_words(int64_t run) const { return dilation_width > 1 ? run : run / (kernel_width / taps()); }
     int64_t length() const { return taps() * channels; }
 
     // How many lines are read at once: as many as one beat has side by side, wherever it begins. None of packed weights.
@@ -366,7 +373,7 @@ piece:
             beat_t beat = {};
             if (to >= 0) {
                 beat = read_recent($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS,
-                                   recent[window_row % RECENT]);
+                                   recent[source.place_of_words(run) % RECENT]);
             }
             for (int e = 0; e < GROUPS * SIMD; ++e) {
 #pragma HLS UNROLL
@@ -380,7 +387,6 @@ piece:
             at += taken;
             filled += taken;
             if (at == length) at = 0, ++run;
-            else break;  // the end of a beat
         }
         piece.taken = filled;
         piece.lines = together;
