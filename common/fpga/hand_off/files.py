@@ -22,6 +22,8 @@ from common.fpga.hand_off.units import (
     connectivity,
     port_names,
 )
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import BestStreams
@@ -197,9 +199,9 @@ def _sharing(units: Sequence[ComputeUnit]) -> Iterator[str]:
     memories: dict[tuple[str, ...], list[str]] = {}
     for memory, names in by_memory(units).items():
         memories.setdefault(tuple(names), []).append(memory)
-    for names, of_them in memories.items():
-        if len(names) > 1:
-            yield f"{', '.join(names)} share {', '.join(of_them)}: in the plan, neither slows the other down."
+    for sharing, of_them in memories.items():
+        if len(sharing) > 1:
+            yield f"{', '.join(sharing)} share {', '.join(of_them)}: in the plan, neither slows the other down."
 
 
 def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
@@ -255,12 +257,13 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
     pairs = exchanged(calls)
     for name, array in beside_arrays(plan.kernels, pairs).items():
         engine, ports = kernels[name].engine, len(members[array][0].ports)
-        own = len(port_names(engine))
-        more = engine.costs.ports(max(0, ports - own), members[array][0].ports[0].bits)
+        assert isinstance(engine, RowwiseEngine | AttentionEngine)  # no other is beside an array
+        planned = len(port_names(engine))
+        more = engine.costs.ports(max(0, ports - planned), members[array][0].ports[0].bits)
         both = together_us(plan, kernels[name], kernels[array])
         yield (
             f"{name} has the {ports} ports and channels of {array}, so each reads what the other writes where it lies,"
-            f" and nothing is copied. The plan's resources have {own} ports of {name}: add {more.lut:,.0f} LUT and"
+            f" and nothing is copied. The plan's resources have {planned} ports of {name}: add {more.lut:,.0f} LUT and"
             f" {more.bram36:g} block RAM. In the likely schedule both work at the same time for {both:,.1f} µs, and"
             " share the channels then; the plan does not charge that."
         )
