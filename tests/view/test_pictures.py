@@ -137,7 +137,7 @@ def test_the_label_of_a_slope_covers_no_other_label_and_ends_within_the_axes(tab
     count = len(table) - 3
     intensities = [first, 2 * first, 4 * first, *(from_ * (to / from_) ** (place / count) for place in range(count))]
     attained = [min(13.3e9 * intensity, 150e9) for intensity in intensities]
-    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=rates)
+    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=attained)
     figure = draw_roofline(records(table), keys, roof)
     FigureCanvasAgg(figure).draw()
     axes, inside = figure.axes[0], figure.axes[0].get_window_extent()
@@ -190,7 +190,7 @@ def test_labels_of_slopes_cover_marks_before_they_cover_each_other(tables, keys)
     intensities, attained = zip(
         *(point for _, point in zip(range(len(table)), cycle(points), strict=False)), strict=True
     )
-    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=rates)
+    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=attained)
     figure = draw_roofline(records(table), keys, roof)
     FigureCanvasAgg(figure).draw()
     labels = [text for text in figure.axes[0].texts if text.get_rotation()]
