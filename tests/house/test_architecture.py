@@ -72,6 +72,7 @@ ONLY_IN = {
     "onnx": {"fpga", "mending", "onnx_graph", "precision", "profiling", "runtime"},
     "yaml": {"files"},
     "ortools": {"fpga"},
+    **{name: {"fpga"} for name in ("litedram", "litex", "migen")},
     # tests that need no normality; bounds; Student's law; a knapsack
     "scipy": {"comparison", "fpga", "history", "latency", "precision"},
     "torch": {"design_space"},
@@ -116,6 +117,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     *("fastapi", "h11", "starlette", "uvicorn", "websockets", "pydantic"),
     *("grpc", "tritonclient"),  # optional: endpoints that are loaded by gRPC
     "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
+    *("litedram", "litex", "migen"),  # optional: a system around an engine, by a program for an environment with LiteX
     "cma",  # optional, as the next two: search engines
     "nevergrad",
     "optuna",
