@@ -7,6 +7,7 @@ models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -87,7 +88,7 @@ def _one_after_the_other(
     plain, feeds, cold = open_plain(plan)
     opened(cold)
     half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
-    unprofiled = Recorder(budget.stored_runs)
+    unprofiled = Recorder(math.ceil(half.expected_runs(cold.first_run_us)))  # more would take memory of its own
     with observed:
         run = partial(lap, plain, feeds, unprofiled, plan.model)
         problem = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
