@@ -45,14 +45,14 @@ COLUMNS = ["family", "board", *SIZE, *CELL_NAMES, "clock_mhz"]
 # By family: rows, columns, products per element, bytes of a word, and the depth of the weights where it is not 4096.
 FITTED: Mapping[str, Sequence[str]] = {
     "ecp5": ("2x4x1x4", "8x4x1x4", "4x4x2x4", "8x8x1x8", "4x8x1x4", "4x4x4x4"),
-    "nexus": ("2x4x1x4", "8x4x1x4", "4x4x2x4", "2x4x4x4"),
+    "nexus": ("2x4x1x4", "5x4x1x4", "2x4x2x4", "2x4x1x4x16384"),
 }
 KEPT_BACK: Mapping[str, Sequence[str]] = {
     "ecp5": (
-        *("4x4x1x4", "4x8x1x8", "6x4x1x4", "2x8x2x8", "8x4x2x4", "4x8x2x8", "6x8x1x8"),
-        *("2x4x1x4x16384", "2x4x4x4"),
+        *("4x4x1x4", "6x4x1x4", "5x4x1x4", "3x4x2x4", "2x4x4x4", "8x4x2x4"),
+        *("2x8x2x8", "4x8x1x8", "2x4x1x4x16384"),
     ),
-    "nexus": ("4x4x1x4", "3x4x1x4", "6x4x1x4", "2x4x2x4"),
+    "nexus": ("4x4x1x4", "3x4x1x4", "3x4x1x4x8192", "4x4x1x4x8192"),
 }
 CONFIDENCE = 0.9  # of the interval of clocks
 LEAST_MHZ = 100.0  # at which the array alone has to close

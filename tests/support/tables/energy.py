@@ -91,7 +91,7 @@ def latency_summary(**changes: Any) -> dict[str, Any]:
         column.name: {} if column.kind == "mapping" else 1 for column in ARTIFACTS["latency_summary"].columns
     }
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": THREADS, "p50_us": P50_US}
-    content["steady_state"] = "flat"
+    content |= {"steady_state": "flat", "is_alternating": True}
     return content | changes
 
 

@@ -185,7 +185,7 @@ def latency_summary(executed: Executed) -> dict[str, Any]:
     }
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "sample_count": 100}
     content |= {"p50_us": median, "p50_low_us": low, "p50_high_us": high, "p90_us": executed.slow_tenth * median}
-    return content | {"steady_state": executed.steady_state}
+    return content | {"steady_state": executed.steady_state, "is_alternating": True}
 
 
 def schedule(executed: Executed) -> pd.DataFrame:

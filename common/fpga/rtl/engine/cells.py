@@ -32,6 +32,7 @@ class EngineCells:
         lut, ff: cells per unit of each term of :func:`terms`.
         product: multipliers of a product of two int8.
         lane: multipliers of a lane of the epilogue.
+        once: multipliers of an engine of any size.
         clock_mhz: to expect after routing.
     """
 
@@ -40,6 +41,7 @@ class EngineCells:
     ff: Mapping[str, float]
     product: int
     lane: int
+    once: int
     clock_mhz: ThreePoint
 
     def planned(self, design: EngineDesign) -> LogicCells:
@@ -62,7 +64,7 @@ class EngineCells:
         )
 
     def multipliers(self, design: EngineDesign) -> int:
-        return design.rows * design.cols * design.simd * self.product + design.cols * self.lane
+        return design.rows * design.cols * design.simd * self.product + design.cols * self.lane + self.once
 
 
 def read_engine_cells(file: Section) -> dict[str, EngineCells]:
@@ -83,6 +85,7 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
             {name: ff.number(name) for name in names},
             below.count("product_multipliers"),
             below.count("lane_multipliers"),
+            below.count("engine_multipliers", positive=False),
             below.constant("clock_mhz").as_rate(),
         )
     file.close()
