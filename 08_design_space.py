@@ -72,8 +72,8 @@ def arguments() -> cli.Parser:
     add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
     area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
     add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
-    text = "exact evaluates all schedules; exact, two-step and random need no package; others: requirements-search.txt"
-    text += "; fa-dosa (FA-DOSA's own) is for one buffer"
+    text = "exact is branch and bound: it proves the optimum or, at its limit, prints the gap; exact, two-step and"
+    text += " random need no package; others: requirements-search.txt; fa-dosa (FA-DOSA's own) is for one buffer"
     add("--engine", choices=ENGINES, default=EXACT, help=text)
     add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "most schedules that an engine may evaluate, over all contractions"

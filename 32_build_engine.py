@@ -62,8 +62,9 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared("--model", "--dim", "--seed")
     parser.setting("--board", default="ulx3s", metavar="NAME", help="of configs/fabrics, or the path of such a file")
-    for name in ("rows", "cols", "simd"):
-        text = f"{name} of the array (default: those of the quickest plan)"
+    names = {"rows": "rows of the array", "cols": "columns of the array", "simd": "products per element and cycle"}
+    for name, what in names.items():
+        text = f"{what} (default: that of the quickest plan)"
         parser.setting(f"--array-{name}", type=cli.positive_int, metavar="N", help=text)
     parser.setting("--simulate", action="store_true", help="run the network on the engine's Verilog (Verilator)")
     parser.setting("--route", action="store_true", help="synthesise, place and route the engine (Yosys, nextpnr)")

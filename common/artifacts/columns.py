@@ -864,7 +864,8 @@ _amount(
 )
 _amount(
     "space_gap_share",
-    "How far the energy-delay product is above the best of this space; empty for the search that found it",
+    "How far the energy-delay product is above the best of this space, or above its lower bound where the search ended"
+    " early; empty where the optimum is proven",
     nullable=True,
 )
 _flag(

@@ -1,7 +1,7 @@
-"""Many models, each a call that some worker computes: it loads the model on its own host, and says which host that is.
+"""Load tests of many models, distributed over workers; one at a time on each host.
 
-On each host one model is measured at a time, however many workers the host has: the others wait for a lock, since two
-loads on the same processors would measure each other.
+A call measures one model on the worker's host, and names that host. However many workers a host has, the others wait
+for a lock, since two loads on the same processors would measure each other.
 """
 
 from __future__ import annotations

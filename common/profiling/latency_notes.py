@@ -57,8 +57,8 @@ def _profiling(summary: Mapping[str, Any], unprofiled: int, latencies: Sequence[
         notes.append(f"profiled runs took {change} than unprofiled ones; {remedy}")
     if not summary["is_alternating"]:
         notes.append(
-            "memory is left to one session of so large a model: the profiled runs came after the unprofiled ones, so "
-            "what profiling costs and the gap include what the host changed meanwhile"
+            "the model is large, so one session was held at a time: the profiled runs came after the unprofiled ones. "
+            "What profiling costs, and the gap, include any change of the host in between"
         )
     if summary["profiled_sample_count"] < unprofiled:
         counts = f"{summary['profiled_sample_count']} of {unprofiled} runs were profiled"

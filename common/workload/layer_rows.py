@@ -33,7 +33,7 @@ Layers = tuple[Layer, ...] | None
 def layers_by_node(metrics: Iterable[OpMetricsRow], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
     """Return the layers that each source node of a graph computes in one pass, in the order of computation.
 
-    A view has none. None is a node with unknown extents, or without a layer that a kernel model has.
+    The value is an empty tuple for a view, and None where an extent is unknown or no kernel model has the layer.
     """
     return {row["source_node"]: _layers(row, graph) for row in metrics}
 

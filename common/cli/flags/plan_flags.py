@@ -24,7 +24,7 @@ def search_flags(parser: Parser, more: str = "") -> None:
     """Add the flags that end a search, and the file with their defaults and with those of ``more`` flags."""
     text = "end the search for all plans after this processor time, and keep the best plans so far with their gaps"
     parser.setting("--time-limit", metavar="SECONDS", help=text, **AMOUNT)
-    text = "end each search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
+    text = "limit of each search, in the solver's deterministic seconds per 1,000 host steps"
     parser.setting("--effort", metavar="X", help=text, **AMOUNT)
     text = f"YAML file with the defaults of --launch-per, --time-limit{',' if more else ' and'} --effort{more}"
     parser.setting("--fpga-config", default=ROOT / "configs" / "fpga.yaml", help=text, **FILE)
@@ -67,7 +67,7 @@ def design_flags(parser: Parser) -> None:
     text = "folder with design_engines.csv of 29, whose arrays the plan may use, too; a plan without them is added"
     parser.setting("--designs", type=flag_types.path, metavar="FOLDER", help=text)
     text = (
-        "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule; each group"
-        " is a call of its own then"
+        "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule; the plan"
+        " then has no chains, so its gain may be lower"
     )
     parser.setting("--hand-off", type=flag_types.path, metavar="FOLDER", help=text)

@@ -118,8 +118,7 @@ def _searched_alone(
     """Return the fronts of the nests of layers that run alone, and bounds of those that occur in row tiles only.
 
     Row tiles have a nest for each number of rows, and few of them are better than layers that run alone. A nest is
-    searched only if the schedule of the least product would have it at its bound. So no other one can be in the best
-    schedule.
+    searched only once its lower bound puts it on the best path. Nests never reached cannot be in the optimum.
     """
     settings: dict[LoopNest, dict[Setting, None]] = {}
     alone = dict[LoopNest, None]()

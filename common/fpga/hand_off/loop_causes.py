@@ -1,4 +1,4 @@
-"""Why the loops of an array's C++ take other cycles than the plan counts for the same product: one line for each."""
+"""Why the loops of an array's C++ take more or fewer cycles than the plan counts: one line for each product."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from common.fpga.kernels.systolic.array import MappedProduct
 
 MOST_APART = 0.1  # of the planned cycles
 CAUSES = {
-    "steps": "the tiles are alike in the C++, and its array takes other steps",
-    "results": "results leave in groups, one a cycle, and no more of a group are in banks of their own",
-    "pieces": "operands enter the banks in pieces, one a cycle, which have fewer elements than the banks take",
-    "ports": "the ports move words as a whole, and windows that a tile along k cuts are read again",
+    "steps": "all tiles have one size in the C++, so its array takes another number of steps",
+    "results": "bank conflicts limit the results per cycle",
+    "pieces": "each load fills only part of the banks",
+    "ports": "the ports move whole words, and read a window again in each tile along k",
 }
 IN_CHAIN = "part of a chain: the plan keeps on the chip what the C++ moves between its products"
 SHARE = "the plan counts a chain as a whole, which waits for its ports, and this is a share of it"
 ENDS = "the first tile loads and the last one leaves while the array has no steps"
 SKIPPED = "the C++ does not read the pixels that the stride skips; the plan counts them"
 SHARED = "the C++ moves fewer bytes than the plan, which counts the lines between two tiles twice"
-FILLING = "the plan counts fill and drain of the array, which no loop has"
-WIDE_PIECES = "the plan counts a beat a cycle for the windows of a depthwise convolution, a piece of the C++ has three"
-APART = "the plan loads the first tile and stores the last one beside nothing, and cuts them larger"
+FILLING = "the plan counts fill and drain of the array, and the C++ loops have none"
+WIDE_PIECES = "the plan counts one beat per cycle for a depthwise convolution, and a load of the C++ has up to three"
+APART = "the plan does not overlap the first load and the last store, and its tiles are larger"
 
 
 def loop_cause(trips: ArrayTrips, product: MappedProduct, *, in_chain: bool = False) -> str:

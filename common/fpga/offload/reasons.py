@@ -21,6 +21,7 @@ class Reasons:
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
 
     def of(self, index: int) -> str:
+        """Return why an option is or is not in the plan."""
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:

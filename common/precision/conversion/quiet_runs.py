@@ -1,4 +1,4 @@
-"""The tools of ONNX Runtime, without their prints and logs."""
+"""Run the tools of ONNX Runtime without what they print and log."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SessionPlan:
     Attributes:
         feeds: an array per input.
         content: what to run instead of the file's content.
-        is_alone: whether there is no room for a second session of the model.
+        is_alone: whether only one session of the model is held at a time.
     """
 
     model: Path

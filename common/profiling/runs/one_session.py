@@ -39,7 +39,7 @@ LARGE_BYTES = 1e9  # of weights; a second copy of less is a small price for runs
 
 
 def is_large(graph: Graph) -> bool:
-    """Return whether two sessions of a model are one too many: its weights are large, or twice as much is not free."""
+    """Return whether a model gets one session at a time: its weights are large, or twice as much is not free."""
     sizes = (tensor.size_bytes for tensor in graph.tensors.values() if tensor.kind == "weight")
     weight_bytes, free = sum(size for size in sizes if isinstance(size, int)), free_bytes()
     return weight_bytes > LARGE_BYTES or (free is not None and 2 * weight_bytes > free)

@@ -188,8 +188,8 @@ def _distances(best: DesignPointsRow | DesignSummaryDocument) -> Iterator[str]:
     """Yield how far a design is above the best of its space and above the physical floor, where these are known."""
     if (gap := best["space_gap_share"]) is not None and best["search_engine"] == "exact":
         floor = product(best["space_best_edp_pj_cycles"])
-        yield f"the search ended at its limit: the best of this space is at least {floor},"
-        yield f"and this product at most {percent(gap)} above it"
+        yield f"the search stopped at its limit: no schedule of this space is below {floor};"
+        yield f"the one found is at most {percent(gap)} above that"
     elif gap is not None:
         yield f"best of this space {product(best['space_best_edp_pj_cycles'])}, gap {percent(gap)}"
     elif best["space_best_edp_pj_cycles"] is not None:

@@ -67,7 +67,7 @@ RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(
 )
 
 
-COVERED = "The intervals are of speed. They do not cover how many leaner arrays would fit."
+COVERED = "The intervals are of speed.\nThey do not say how many arrays would fit if each took fewer LUTs."
 
 
 def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:

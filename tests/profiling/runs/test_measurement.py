@@ -360,7 +360,7 @@ QUIET = {
             {"profiling_overhead_fraction": -0.13},
             "profiled runs took 13 % less than unprofiled ones; the host changed between them; rerun",
         ),
-        ({"is_alternating": False}, "the profiled runs came after the unprofiled ones, so what profiling costs and"),
+        ({"is_alternating": False}, "the profiled runs came after the unprofiled ones. What profiling costs, and"),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
         ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
         (

@@ -1,10 +1,10 @@
 """The mapping of one contraction as choices: a tile at each level, copies in space, bypasses, and orders of loops.
 
-The relaxation has a share of each loop for each of its *places* (steps at each level, copies in space), and a weight
-for each order. The shares are a softmax, and divide the logarithm of the loop's extent. They are rounded to the nearest
-tiles and copies. The cost is that of the rounded mapping, with the derivatives of the shares (straight through). Each
-loop that steps at DRAM is tried as the innermost, and a Gumbel softmax weights the costs (Jang, Gu, Poole, "Categorical
-Reparameterization with Gumbel-Softmax", ICLR 2017).
+Gradient search relaxes these choices. Each loop has a share for each of its *places* (steps at each level, copies in
+space), and each order has a weight. The shares are a softmax, and divide the logarithm of the loop's extent. They are
+rounded to the nearest tiles and copies. The cost is that of the rounded mapping, with the derivatives of the shares
+(straight through). Each loop that steps at DRAM is tried as the innermost, and a Gumbel softmax weights the costs
+(Jang, Gu, Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from common.design_space.mapping.space.nest_fronts import FEW_CELLS, MOST_CELLS,
 from common.design_space.search.fronts import SupportedPoint, lower_left_hull
 from common.workload.loop_nests import LOOPS, LoopNest
 
-MOST_CELLS_OF_MODEL = 10_000_000.0  # that are bounded for all nests of a model; each nest has some in any case
+MOST_CELLS_OF_MODEL = 10_000_000.0  # that are bounded for all nests of a model; only nests of row tiles get none beyond
 SHARE = 8  # of the cells that are left, one nest takes at most one in so many
 
 

@@ -109,7 +109,7 @@ class DescriptorQueues:
         while not self._given[unit]:
             to = self._coming[0]
             words, given, taken = UNIT_WORDS[to], self._given[to], self._taken[to]
-            makes_room = len(given) + len(taken) - (taken.maxlen or 0)  # the place of the one that does
+            makes_room = len(given) + len(taken) - (taken.maxlen or 0)  # index of the taken one whose slot becomes free
             if makes_room >= len(taken):
                 return inf
             now = self.now + words * HOST_CYCLES

@@ -1,4 +1,4 @@
-"""A board whose tools are open: its device, and its memory as the engine sees it. Figures are in configs/fabrics."""
+"""An FPGA that open tools can route, with its memory as the engine sees it. Figures are in configs/fabrics."""
 
 from __future__ import annotations
 
