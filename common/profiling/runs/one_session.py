@@ -35,6 +35,7 @@ from common.profiling.runs.loop import (
 )
 
 NO_OBSERVER: AbstractContextManager[object] = nullcontext()
+LEAST_STORED = 1 << 16  # runs, in 1 MB: the first run of a large model may take a thousand times as long as a later one
 LARGE_BYTES = 1e9  # of weights; a second copy of less is a small price for runs that see the same minute of the host
 
 
@@ -88,7 +89,8 @@ def _one_after_the_other(
     plain, feeds, cold = open_plain(plan)
     opened(cold)
     half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
-    unprofiled = Recorder(math.ceil(half.expected_runs(cold.first_run_us)))  # more would take memory of its own
+    expected = math.ceil(half.expected_runs(cold.first_run_us))
+    unprofiled = Recorder(min(half.stored_runs, max(LEAST_STORED, expected)))  # more would take memory of its own
     with observed:
         run = partial(lap, plain, feeds, unprofiled, plan.model)
         problem = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
