@@ -93,14 +93,15 @@ def _one_after_the_other(
     unprofiled = Recorder(min(half.stored_runs, max(LEAST_STORED, expected)))  # more would take memory of its own
     with observed:
         run = partial(lap, plain, feeds, unprofiled, plan.model)
-        problem = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
+        first = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
     del run, plain  # the profiled session takes its memory
     traced = open_traced(plan, folder, feeds)
     warmup, most = traceable_runs(traced.events_per_run, budget.warmup)
     rest = Budget(warmup, min(most, unprofiled.count - budget.warmup))
     profiled = Recorder(warmup + rest.runs)
     run = partial(lap, traced.session, feeds, profiled, plan.model)
-    problem += _alone(run, profiled, rest, _half(progress, budget, 1), between_runs)
+    second = _alone(run, profiled, rest, _half(progress, budget, 1), between_runs)
+    problem = "; ".join(dict.fromkeys(filter(None, (first, second))))
     counts = f"{unprofiled.count} unprofiled and {profiled.count} profiled runs"
     failure = f"failed after {counts} ({problem})" if problem else ""
     ended = traced.end()

@@ -130,6 +130,24 @@ def test_runs_before_a_failure_stay(tmp_path, monkeypatch, fails_at, plain, prof
     assert runs.failure == f"failed after {counts} (ran out of memory)"
 
 
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [("ran out of memory", "ran out of memory"), ("lost its device", "ran out of memory; lost its device")],
+)
+def test_failures_of_both_sessions_are_told_each_once(tmp_path, monkeypatch, second, told):
+    calls, problems = [], {9: "ran out of memory", 16: second}
+
+    def fails_twice(session, feeds, model):
+        calls.append(1)
+        if len(calls) in problems:
+            raise PipelineError(model, problems[len(calls)])
+        run(session, feeds, model)
+
+    monkeypatch.setattr(loop, "run", fails_twice)
+    _, runs = timed_runs(plan(tmp_path, is_alone=True), tmp_path, Budget(3, 10))
+    assert runs.failure == f"failed after 7 unprofiled and 5 profiled runs ({told})"
+
+
 def test_a_model_is_large_by_its_weights_or_by_the_memory_that_is_free(monkeypatch):
     def graph(weight_bytes):
         weights, held = (
