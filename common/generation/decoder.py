@@ -258,8 +258,7 @@ def require_length(decoder: Decoder, length: int, quantity: str, room: int | Non
     Raises:
         UnusableValueError: a buffer is shorter; the error names its length.
     """
-    fixed = [pair.past.shape for pair in decoder.pairs if pair.kind == "buffer" or pair.is_scattered]
-    for size in [room, *(shape[2] for shape in fixed if shape and len(shape) == 4)]:
+    for size in [room, *(pair.room for pair in decoder.pairs)]:
         if isinstance(size, int) and size < length:
             problem = f"prompt and answer take {length} tokens of cache, and a buffer has room for {size}"
             raise UnusableValueError(quantity, problem, f"give fewer with <{quantity}>")

@@ -6,9 +6,9 @@ A decoder returns the keys and values that it takes with its next token; a state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import onnx
 
@@ -34,8 +34,9 @@ class CachePair:
             call replaces it as a whole.
         axis: the axis that grows; None where none does.
         window: the most tokens that a rolling cache holds.
-        is_scattered: whether the graph writes the new tokens into it at given positions. No operator reads how much of
-            it is valid: products read it as a whole, and a mask hides the rest.
+        scattered_axis: the axis along which the graph writes new tokens at given positions; None where it writes none,
+            or the axis is unknown. No operator reads how much of such a cache is valid: products read it as a whole,
+            and a mask hides the rest.
         is_measured: whether an operator reads how much of it is valid, so that past and present may share a buffer.
     """
 
@@ -45,11 +46,19 @@ class CachePair:
     axis: int | None = None
     is_measured: bool = False
     window: int | None = None
-    is_scattered: bool = False
+    scattered_axis: int | None = None
 
     @property
     def bytes(self) -> Count | None:
         return self.past.size_bytes
+
+    @property
+    def room(self) -> Count | None:
+        """The most tokens that a buffer holds; None for other caches, and where its axis of tokens is unknown."""
+        shape = self.past.shape or ()
+        if self.scattered_axis is not None:
+            return shape[self.scattered_axis]
+        return shape[2] if self.kind == "buffer" and len(shape) == 4 else None
 
 
 def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[CachePair]:
@@ -111,20 +120,33 @@ def _pair(graph: Graph, past: Tensor, present: Tensor, buffers: set[str]) -> Cac
         return CachePair(past, present, "growing", axis, past.name in buffers)
     if past.name in buffers:
         return CachePair(past, present, "buffer", is_measured=True)
-    return CachePair(past, present, "state", is_scattered=_is_scattered(graph, past.name, present.name))
+    return CachePair(past, present, "state", scattered_axis=_scattered_axis(graph, past, present.name))
 
 
-def _is_scattered(graph: Graph, past: str, present: str) -> bool:
-    """Return whether new tokens are scattered into a past, as by the static cache of ``transformers``."""
-    scatter = graph.by_name.get(graph.producer.get(_moved(graph, present), ""))
-    return scatter is not None and scatter.op_type in SCATTERS and _moved(graph, scatter.inputs[0]) == past
+def _scattered_axis(graph: Graph, past: Tensor, present: str) -> int | None:
+    """Return the axis of a past along which new tokens are scattered, as by the static cache of ``transformers``.
+
+    It is unknown where the indices of a ScatterND have more than one number: these address several axes.
+    """
+    rank = len(past.shape or ())
+    scatter = graph.by_name.get(graph.producer.get(_moved(graph, present, rank)[0], ""))
+    if scatter is None or scatter.op_type not in SCATTERS:
+        return None
+    name, axes = _moved(graph, scatter.inputs[0], rank)
+    axis, places = cast("int", scatter.attributes.get("axis", 0)), graph.tensors[scatter.inputs[1]].shape
+    is_known = scatter.op_type == "ScatterElements" or (places is not None and places[-1:] == (1,))
+    return axes[axis] if name == past.name and is_known and -rank <= axis < rank else None
 
 
-def _moved(graph: Graph, name: str) -> str:
-    """Return the tensor whose elements another one has, perhaps in another order."""
+def _moved(graph: Graph, name: str, rank: int) -> tuple[str, list[int]]:
+    """Return the tensor whose elements another one has, perhaps in another order, and its axis for each of the axes."""
+    axes = [*range(rank)]
     while (node := graph.by_name.get(graph.producer.get(name, ""))) and node.op_type in ("Identity", "Transpose"):
+        if node.op_type == "Transpose":
+            order = cast("Sequence[int]", node.attributes.get("perm", range(rank - 1, -1, -1)))
+            axes = [order[axis] for axis in axes]
         name = node.inputs[0]
-    return name
+    return name, axes
 
 
 def _window(graph: Graph, past: Tensor, present: Tensor, grown: int | None) -> int | None:

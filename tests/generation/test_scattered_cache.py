@@ -6,6 +6,8 @@ count is that of the whole buffer, which is what the runtime computes.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -27,7 +29,43 @@ def node(op_type, inputs, output, **attributes):
     return helper.make_node(op_type, inputs, [output], name=output, **attributes)
 
 
-def scattered_decoder():
+class Layout(NamedTuple):
+    """How a graph writes new tokens, and which of batch, heads, tokens and width each axis of its buffers is."""
+
+    op_type: str
+    order: tuple[int, ...]
+
+    def perm(self, *axes):
+        """From the axes of a buffer to these."""
+        return [self.order.index(axis) for axis in axes]
+
+    @property
+    def axis(self):
+        return self.order.index(2)
+
+    @property
+    def buffer(self):
+        return tuple((1, 1, ROOM, WIDTH)[axis] for axis in self.order)
+
+    def written(self, cache, present):
+        """Nodes that write ``query`` at ``places`` of a cache."""
+        if self.op_type == "ScatterElements":
+            return [
+                node("Transpose", ["query"], f"{cache}.new", perm=self.order),
+                node("Shape", [f"{cache}.new"], f"{cache}.extents"),
+                node("Reshape", ["cache_position", f"{cache}.along"], f"{cache}.along_axis"),
+                node("Expand", [f"{cache}.along_axis", f"{cache}.extents"], f"{cache}.places"),
+                node(self.op_type, [cache, f"{cache}.places", f"{cache}.new"], present, axis=self.axis - 4),
+            ]
+        turned = self.perm(2, 0, 1, 3)
+        return [
+            node("Transpose", [cache], f"{cache}.turned", perm=turned),
+            node(self.op_type, [f"{cache}.turned", "places", "new"], f"{cache}.written"),
+            node("Transpose", [f"{cache}.written"], present, perm=np.argsort(turned).tolist()),
+        ]
+
+
+def scattered_decoder(layout):
     """One layer of attention over two buffers; the keys, the values and the query of a token are its embedding."""
     random = np.random.default_rng(0)
     nodes = [
@@ -37,19 +75,15 @@ def scattered_decoder():
         node("Unsqueeze", ["cache_position", "last"], "places"),
     ]
     for cache in CACHES:
-        present = cache.replace("past_key_values", "present")
-        nodes += [
-            node("Transpose", [cache], f"{cache}.turned", perm=[2, 0, 1, 3]),
-            node("ScatterND", [f"{cache}.turned", "places", "new"], f"{cache}.written"),
-            node("Transpose", [f"{cache}.written"], present, perm=[1, 2, 0, 3]),
-        ]
+        nodes += layout.written(cache, cache.replace("past_key_values", "present"))
     nodes += [
-        node("Transpose", ["present.0.key"], "keys", perm=[0, 1, 3, 2]),
+        node("Transpose", ["present.0.key"], "keys", perm=layout.perm(0, 1, 3, 2)),
+        node("Transpose", ["present.0.value"], "values", perm=layout.perm(0, 1, 2, 3)),
         node("MatMul", ["query", "keys"], "scores"),
         node("LessOrEqual", ["rows", "places"], "is_valid"),
         node("Where", ["is_valid", "scores", "least"], "hidden"),
         node("Softmax", ["hidden"], "shares", axis=-1),
-        node("MatMul", ["shares", "present.0.value"], "attended"),
+        node("MatMul", ["shares", "values"], "attended"),
         node("Squeeze", ["attended", "one"], "states"),
         node("MatMul", ["states", "head"], "logits"),
     ]
@@ -61,16 +95,30 @@ def scattered_decoder():
         "rows": np.arange(ROOM)[None],
         "least": np.array(-1e9, np.float32),
     }
-    buffer = (1, 1, ROOM, WIDTH)
+    along = np.array([-1 if axis == layout.axis else 1 for axis in range(4)])
+    weights |= {f"{cache}.along": along for cache in CACHES if layout.op_type == "ScatterElements"}
     inputs = {"input_ids": Typed(INT64, (1, "seq")), "cache_position": Typed(INT64, ("seq",))}
-    inputs |= dict.fromkeys(CACHES, buffer)
-    outputs = {"logits": (1, "seq", VOCABULARY), "present.0.key": buffer, "present.0.value": buffer}
+    inputs |= dict.fromkeys(CACHES, layout.buffer)
+    outputs = {"logits": (1, "seq", VOCABULARY), "present.0.key": layout.buffer, "present.0.value": layout.buffer}
     return model(nodes, inputs, outputs, weights)
 
 
+@pytest.fixture(
+    params=[
+        Layout("ScatterND", (0, 1, 2, 3)),
+        Layout("ScatterND", (0, 2, 1, 3)),
+        Layout("ScatterND", (1, 2, 3, 0)),
+        Layout("ScatterElements", (0, 2, 1, 3)),
+    ],
+    ids=str,
+)
+def layout(request):
+    return request.param
+
+
 @pytest.fixture
-def path(tmp_path):
-    onnx.save(scattered_decoder(), tmp_path / "m.onnx")
+def path(tmp_path, layout):
+    onnx.save(scattered_decoder(layout), tmp_path / "m.onnx")
     return tmp_path / "m.onnx"
 
 
@@ -89,13 +137,13 @@ def test_each_phase_counts_the_whole_buffer(decoder):
     assert prefill["cache_bytes"] == decode["cache_bytes"] == 2 * ROOM * WIDTH * 4
 
 
-def test_the_runtime_reads_each_row_of_the_buffer(path):
+def test_the_runtime_reads_each_row_of_the_buffer(path, layout):
     """A mask hides a row from the answer, but not from the product: what is no number there is none in the answer."""
     session, position = onnxruntime.InferenceSession(path), 3
 
     def logits(row, value):
-        caches = {name: np.ones((1, 1, ROOM, WIDTH), np.float32) for name in CACHES}
-        caches[CACHES[1]][:, :, row] = value
+        caches = {name: np.ones(layout.buffer, np.float32) for name in CACHES}
+        np.moveaxis(caches[CACHES[1]], layout.axis, 0)[row] = value
         feeds = {"input_ids": np.array([[5]]), "cache_position": np.array([position]), **caches}
         return session.run(["logits"], feeds)[0]
 

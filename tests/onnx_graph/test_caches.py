@@ -77,6 +77,32 @@ def test_an_output_that_cannot_be_fed_back_is_named_with_the_reason(tmp_path):
         cache_pairs(load_model(tmp_path / "m.onnx", {}).graph, {"x": "y"})
 
 
+@pytest.mark.parametrize(
+    ("perm", "places", "room"),
+    [
+        ({"perm": [2, 0, 1, 3]}, 1, 23),
+        ({"perm": [1, 2, 3, 0]}, 1, 5),
+        ({}, 1, 7),
+        ({}, 2, None),  # numbers of a row of two axes
+        ({}, "free", None),
+    ],
+)
+def test_the_room_of_a_cache_is_the_extent_along_which_tokens_are_scattered(tmp_path, perm, places, room):
+    past = (3, 5, 23, 7)
+    turned = perm.get("perm", [3, 2, 1, 0])
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], name="turn", **perm),
+        helper.make_node("ScatterND", ["turned", "places", "new"], ["written"], name="write"),
+        helper.make_node(
+            "Transpose", ["written"], ["y"], name="turn_back", perm=[turned.index(axis) for axis in range(4)]
+        ),
+    ]
+    inputs = {"x": past, "places": Typed(INT64, (1, places)), "new": None}
+    save(model(nodes, inputs, {"y": past}), tmp_path / "m.onnx")
+    (pair,) = cache_pairs(load_model(tmp_path / "m.onnx", {}, symbolic=True).graph, {"x": "y"})
+    assert (pair.kind, pair.room) == ("state", room)
+
+
 def test_the_alias_of_the_total_length_is_bound_by_what_it_is(tmp_path):
     """The exporter calls the mask's length s12: it is past + seq, no dimension of its own."""
     path = tmp_path / "m.onnx"
