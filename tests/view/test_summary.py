@@ -387,6 +387,23 @@ def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in
     assert sum("23 are lost" in line for line in lines) == 1
 
 
+@pytest.mark.parametrize(
+    ("note", "is_told"),
+    [
+        ("out/x.csv: incomplete (23 are lost)", False),
+        ("out/x.csv: incomplete (made from y.csv: made from os_events.csv: 23 are lost)", False),
+        ("out/x.csv: incomplete (os_events: incomplete: 23 are lost)", False),
+        ("out/x.csv: incomplete (123 are lost)", True),
+        ("out/x.csv: incomplete (power: 23 are lost)", True),
+        ("out/x.csv: incomplete (it ended early (23 are lost))", True),
+        ("out/x.csv: incomplete ()", True),
+    ],
+)
+def test_a_table_is_told_to_be_incomplete_unless_a_stage_tells_the_same_reason(note, is_told):
+    said = [record("01_profile_onnx.py", "os_events: incomplete: 23 are lost", "a note without an end: ")]
+    assert (note in warnings(findings({}, stages=said, notes=[note]))) == is_told
+
+
 def test_the_notes_of_every_stage_have_their_place():
     placed = {table for tables in ENDANGERED.values() for table in tables}
     for script, stage in STAGES.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -14,6 +15,7 @@ from common.view.node_labels import with_labels
 from common.view.roofline.roofline_text import REASONS
 from common.view.text import percent
 
+PASSED_ON = re.compile(r": incomplete \((made from .*?: )*(?P<reason>.+)\)$")  # a table may be made from others
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_DOMINATED = 0.01  # of the latency
@@ -98,7 +100,8 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
 
 def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:
     """Whether a note only passes on that a table is incomplete, for the reason that its own stage noted."""
-    return ": incomplete (" in note and any(f"{reason.rpartition(': ')[2]})" in note for reason in said - {note})
+    given = PASSED_ON.search(note)
+    return given is not None and any(f": {reason}".endswith(f": {given['reason']}") for reason in said - {note})
 
 
 def _once(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
