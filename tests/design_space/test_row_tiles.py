@@ -11,7 +11,12 @@ import pytest
 from common.design_space.groups.axis_tiles import MOST_EXTENT, tile_sizes
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows, staying_bytes
+from common.design_space.hierarchy.workload import HierarchyWorkload
+from common.design_space.mapping.cost import MappedBatch
+from common.design_space.mapping.space import nest_fronts
 from common.design_space.mapping.space.loop_chains import nest_chains
+from common.design_space.results.design_result import DesignTask
+from common.design_space.search.settings import Search
 from common.messages.errors import PipelineError
 from common.workload.loop_nests import LoopNest
 from tests.support.designs.mapped_simulator import run_schedule
@@ -57,6 +62,43 @@ def test_weights_that_stay_are_counted_in_row_tiles_too(seed, weights):
     assert all(step.option.row_tiles for step in best.steps)
     assert sum(row["dram_weight_bytes"] + row["dram_beside_bytes"] for row in mapping_rows("d", best, hardware)) == 0
     assert staying_bytes(best, hardware) == weights
+
+
+class Pressed:
+    """Ctrl-C is pressed before the search asks so many times."""
+
+    def __init__(self, times):
+        self.times = times
+
+    @property
+    def is_interrupted(self):
+        self.times -= 1
+        return self.times < 0
+
+    def begin(self, bound):
+        """Take no note."""
+
+    def hear(self, evaluation_count, most, edp):
+        """Take no note."""
+
+
+@pytest.mark.parametrize(("times", "is_complete"), [(10**6, True), (1, False), (3, False)])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_evaluations_are_the_mappings_whose_cost_is_computed(seed, times, is_complete, monkeypatch):
+    """Weights that may stay ask for a nest in more settings, one after the other: no mapping counts twice."""
+    counts = []
+
+    class Counted(MappedBatch):
+        def cost(self, *args):
+            result = super().cost(*args)
+            counts.append(np.size(result.cycles))
+            return result
+
+    graph, layers, hardware = drawn(seed, count=2, most_columns=1, most_channels=1)
+    monkeypatch.setattr(nest_fronts, "MappedBatch", Counted)
+    design = DesignTask("d", hardware, Search(weights_stay=True))
+    point = HierarchyWorkload(graph, layers, frozenset({8})).searched(design, Pressed(times)).point
+    assert (point["is_complete"], point["evaluation_count"]) == (is_complete, sum(counts))
 
 
 SEEDS = range(8)

@@ -68,6 +68,7 @@ def best_schedule(
     """
     found, problem = list[MappedSchedule](), None
     searches = searches or NestSearches()
+    count_before = searches.mapping_count
     levels: list[int | None] = [*resident_levels(hardware)] if keeps else []
     for level in levels or [None]:
         own = hardware if level == resident_level(hardware) else replace(hardware, resident_at=level)
@@ -81,7 +82,7 @@ def best_schedule(
         raise problem
     best = min(found, key=lambda schedule: schedule.edp)
     floor = min(schedule.best_of_space for schedule in found)
-    evaluations = sum(schedule.evaluations for schedule in found)
+    evaluations = searches.mapping_count - count_before
     return replace(best, evaluations=evaluations, floor_edp=floor if floor < best.edp else None)
 
 
@@ -104,12 +105,11 @@ def _best_with(
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     chosen = paths.named(best_path.choice)
     steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in chosen)
-    evaluations = sum(front.mapping_count for front in fronts.values())
     floor_edp = None
     if any(front.floors for front in fronts.values()):
         floors = {nest: {at: front.floor(at) for at in front.fronts} for nest, front in {**fronts, **waiting}.items()}
         floor_edp = least_product(_Paths(edges, floors).best).edp
-    return MappedSchedule(steps, evaluations, edges.limit, hardware.resident_at, floor_edp)
+    return MappedSchedule(steps, searches.mapping_count, edges.limit, hardware.resident_at, floor_edp)
 
 
 def _searched_alone(

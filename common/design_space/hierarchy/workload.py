@@ -155,7 +155,7 @@ class HierarchyWorkload:
         try:
             schedule = self._exact(design, searches, observer)
         except SearchInterruptedError:
-            unfused = self._unfused(design.hardware, searches)
+            unfused = replace(self._unfused(design.hardware, searches), evaluations=searches.mapping_count)
             return _Outcome(unfused, is_complete=False, curve=_point(unfused), search_s=time.perf_counter() - start_s)
         search_s = time.perf_counter() - start_s
         return _Outcome(schedule, True, _point(schedule), search_s, schedule.best_of_space, schedule.limit)

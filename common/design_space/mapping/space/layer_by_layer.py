@@ -72,6 +72,7 @@ def exact(
     """
     repeats = repeats_of(nests, runs)
     searches = searches or NestSearches()
+    count_before = searches.mapping_count
     fronts = {nest: searches.fronts(nest, hardware, [ALONE]) for nest in repeats}
     if not all(front.fronts[ALONE] for front in fronts.values()):
         raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
@@ -80,7 +81,7 @@ def exact(
     for name, nest in nests.items():
         point = points[nest]
         layers[name] = MappedLayer(nest, point.choice, point.cycles, point.energy_pj, (runs or {}).get(name, 1))
-    return MappedNetwork(layers, sum(front.mapping_count for front in fronts.values()))
+    return MappedNetwork(layers, searches.mapping_count - count_before)
 
 
 def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = None) -> Counter[LoopNest]:

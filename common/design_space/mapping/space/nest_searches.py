@@ -24,10 +24,11 @@ class NestSearches:
 
     Attributes:
         left: cells that may still be bounded; below 0 where more were.
+        mapping_count: mappings whose cost was computed, once for each place of the operands.
     """
 
     def __init__(self) -> None:
-        self.left = MOST_CELLS_OF_MODEL
+        self.left, self.mapping_count = MOST_CELLS_OF_MODEL, 0
         self._known: dict[tuple[Hardware, LoopNest], NestFronts] = {}
 
     def fronts(self, nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
@@ -40,6 +41,7 @@ class NestSearches:
         if missing := [setting for setting in settings if setting not in known.fronts]:
             found = nest_fronts(nest, hardware, missing, min(MOST_CELLS, max(self.left / SHARE, FEW_CELLS)))
             self.left -= found.cell_count
+            self.mapping_count += found.mapping_count
             known = NestFronts(
                 known.mapping_count + found.mapping_count,
                 known.cell_count + found.cell_count,
