@@ -38,7 +38,7 @@ from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.system.host import AddressMap, EngineHost
 from common.fpga.rtl.system.link import HostLink, Line, SerialLine
-from common.fpga.rtl.system.simulate import PLACES, SimulatedLitex, SimulatedSystem
+from common.fpga.rtl.system.simulate import PLACES, simulated_litex, simulated_system
 from common.messages.errors import PipelineError
 from common.view.text import text_table
 
@@ -112,10 +112,10 @@ def system_of(
         return
     print(f"translating {program.design.name}", file=sys.stderr)
     if litex is not None:
-        with SimulatedLitex(program.design, litex.absolute()) as of_litex:
-            yield of_litex, of_litex.places
+        with simulated_litex(program.design, litex.absolute()) as of_litex:
+            yield of_litex
         return
-    with SimulatedSystem(program.design, timing, len(program.memory)) as system:
+    with simulated_system(program.design, timing, len(program.memory)) as system:
         yield system, PLACES
 
 

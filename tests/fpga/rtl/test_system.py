@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import tty
 
 import numpy as np
@@ -21,10 +23,10 @@ from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
-from common.fpga.rtl.system import link
+from common.fpga.rtl.system import link, simulate
 from common.fpga.rtl.system.host import EngineHost
 from common.fpga.rtl.system.link import HostLink, SerialLine
-from common.fpga.rtl.system.simulate import PLACES, SimulatedLitex, SimulatedSystem, system_name, system_verilog
+from common.fpga.rtl.system.simulate import PLACES, simulated_litex, simulated_system, system_name, system_verilog
 from common.messages.errors import PipelineError
 from tests.support.engine.maps import CASES
 from tests.support.paths import ROOT
@@ -121,7 +123,7 @@ def test_a_serial_line_without_an_answer_is_one_line(monkeypatch):
 def test_a_system_answers_image_after_image_with_the_integers_of_numpy(design):
     """Two images, weights loaded once; the memory stalls. The host sees nothing but the link."""
     program = convolution(design)
-    with SimulatedSystem(design, STALLS, len(program.memory)) as simulated:
+    with simulated_system(design, STALLS, len(program.memory)) as simulated:
         answers_images(program, HostLink(simulated), PLACES)
 
 
@@ -130,14 +132,54 @@ def test_a_system_answers_image_after_image_with_the_integers_of_numpy(design):
 @pytest.mark.skipif(not LITEX.exists(), reason="no LiteX: see docs/BUILD.md")
 def test_a_system_of_litex_and_litedram_answers_alike():
     program = convolution(NARROW)
-    with SimulatedLitex(NARROW, LITEX) as simulated:
-        answers_images(program, HostLink(simulated), simulated.places)
+    with simulated_litex(NARROW, LITEX) as (simulated, places):
+        answers_images(program, HostLink(simulated), places)
 
 
 @needs_verilator
+@pytest.mark.slow
 def test_a_python_without_litex_is_one_line(capsys):
     assert command.main(["--litex", sys.executable]) == 1
-    assert "No module named 'litedram'" in capsys.readouterr().err.splitlines()[-1]
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"system: error: {sys.executable}: ")
+    assert "No module named 'litedram'" in last
+    assert last.endswith("; docs/BUILD.md says how to install LiteX")
+
+
+def test_a_python_that_is_not_there_is_one_line_and_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = f"{tmp_path / 'none'}: not found; docs/BUILD.md says how to install LiteX"
+    with pytest.raises(PipelineError, match=f"^{re.escape(told)}$"), simulated_litex(NARROW, tmp_path / "none"):
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_system_that_fails_at_its_beginning_ends_with_its_folder(tmp_path, monkeypatch):
+    """A register of the SDRAM is missing when the program already runs: it reads to the end of its link, and ends."""
+    begun = []
+
+    class Kept(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            begun.append(self)
+
+    def called(command, folder):
+        if command[0] == "verilator":
+            program = folder / "obj_dir" / "Vlitex_system"
+            program.parent.mkdir()
+            program.write_text("#!/bin/sh\nexec cat\n", encoding="utf-8")
+            program.chmod(0o755)
+        else:
+            found = {"registers": {}, "initialisation": [["a step", 0, 0, "DFII_COMMAND_CS", 0]]}
+            (folder / "litex_system.json").write_text(json.dumps(found), encoding="utf-8")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(simulate, "call", called)
+    monkeypatch.setattr(subprocess, "Popen", Kept)
+    with pytest.raises(KeyError, match="sdram_dfii_pi0_address"), simulated_litex(NARROW, tmp_path / "python"):
+        pass
+    assert [program.returncode is not None for program in begun] == [True]
+    assert not [*tmp_path.iterdir()]
 
 
 def convolution(design):
