@@ -531,6 +531,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
 	$(LOCK) --output-file requirements-peers.txt requirements-peers.in
 	$(LOCK) --output-file requirements-bitstream.txt requirements-bitstream.in
+	$(LOCK) --output-file requirements-litex.txt requirements-litex.in
 	$(LOCK) --output-file requirements-fuzz.txt requirements-fuzz.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
