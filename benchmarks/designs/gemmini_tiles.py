@@ -14,7 +14,7 @@ from math import ceil, isqrt
 
 import numpy as np
 
-from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.mapping.tiled_rtl import tiled_cycles
 from common.design_space.mapping.traffic import Nests
 from common.workload.loop_nests import LOOPS, LoopNest
@@ -58,7 +58,11 @@ def product_tile(extents: Tile, hardware: Hardware) -> Tile:
 
 
 def window_tile(nest: LoopNest, hardware: Hardware) -> Tile:
-    """Return the images, rows, columns and kernels, the taps and the channels of a tile of a convolution."""
+    """Return the images, rows, columns and kernels, the taps and the channels of a tile of a convolution.
+
+    Raises:
+        NothingFitsError: not even a tile of ones fits.
+    """
     side, (inputs, sums) = hardware.array.columns, _rows(hardware)
     extents = [nest.n, nest.p, nest.q, nest.k, nest.r, nest.s, nest.c]
     tile = [*extents]
@@ -69,6 +73,8 @@ def window_tile(nest: LoopNest, hardware: Hardware) -> Tile:
         kernels = ceil(k / side)
         return ceil(c / side) * n * window + kernels * r * s * c <= inputs and kernels * n * p * q <= sums
 
+    if not fits([1] * len(tile)):
+        raise NothingFitsError("hardware", f"a tile of ones does not fit the memories of {hardware.name}", "")
     while not fits(tile):
         # A row of pixels that the array just holds is cut last.
         at = max((at for at in range(7) if not (at == 2 and tile[2] <= side and tile[1] > 1)), key=tile.__getitem__)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.designs.gemmini_tiles import product_tile, software_cycles, window_tile
 from benchmarks.designs.machines import Compared, eyeriss, figures, machine, product, sized
+from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.mapping.dataflow import respects
 from common.design_space.mapping.mappings import parse_mappings
 from common.workload.loop_nests import LoopNest
@@ -53,6 +54,13 @@ def test_gemminis_own_software_takes_these_tiles():
     nest = LoopNest(n=4, k=512, c=512, p=7, q=7, r=3, s=3)
     assert window_tile(nest, gemmini) == (4, 7, 7, 32, 3, 3, 208)
     assert software_cycles(LoopNest(k=64, c=64, p=56, q=56), gemmini, 4) > 12544 * 64 * 64 / 256
+
+
+def test_where_no_tile_of_gemminis_software_fits_it_is_told():
+    """Half of 16 words is half a row of the scratchpad."""
+    gemmini = sized(machine("gemmini"), {"kib": {"scratchpad": 16 / 1024, "accumulator": 64}})
+    with pytest.raises(NothingFitsError, match="a tile of ones does not fit the memories of gemmini"):
+        window_tile(LoopNest(k=16, c=16, p=7, q=7, r=3, s=3), gemmini)
 
 
 def test_a_ratio_outside_of_its_limits_is_told():
