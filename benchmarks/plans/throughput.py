@@ -153,10 +153,13 @@ def _coverage(rows: Sequence[Compared]) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plans.throughput", description=__doc__)
     parser.add_argument("--network", action="append", choices=sorted(NETWORKS), help="only this one; may be repeated")
-    parser.add_argument("--board", action="append", help="only this one; may be repeated")
+    boards = sorted({card.board for card in cards()})
+    parser.add_argument("--board", action="append", choices=boards, help="only this one; may be repeated")
     parser.add_argument("--lean", action="store_true", help="designs take the least LUTs and flip-flops published")
     given = parser.parse_args(argv)
-    print(report(list(comparisons(given.network, given.board, is_lean=given.lean))))
+    if not (rows := list(comparisons(given.network, given.board, is_lean=given.lean))):
+        parser.error("--board, --network: no rate of these networks is published for these boards")
+    print(report(rows))
     return 0
 
 

@@ -12,6 +12,7 @@ from benchmarks.kernels import overlay_fit, overlay_held_out
 from benchmarks.kernels.coverage import band_of, left_out, spread_of
 from benchmarks.kernels.overlay_fit import MEASURED_US, Network, configured, network, predicted
 from benchmarks.kernels.published import cards
+from benchmarks.plans import throughput
 from benchmarks.plans.throughput import same_engines
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
@@ -190,6 +191,21 @@ def test_engines_of_a_published_floorplan_have_the_published_rates() -> None:
         assert found is not None
         assert found.pessimistic < rate < found.optimistic
         assert found.likely == pytest.approx(rate, rel=0.17)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--board", "u520"], "argument --board: invalid choice: 'u520'"),
+        (["--board", "u50", "--network", "squeezenet"], "no rate of these networks is published for these boards"),
+    ],
+)
+def test_boards_without_a_published_rate_are_refused(
+    flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        throughput.main(flags)
+    assert told in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_clocks() -> None:
