@@ -10,8 +10,10 @@ packed.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from common.fpga.hand_off.packing import PackedCall, data_files, packed_steps, ports_of
 from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
+from common.graphs.number_formats import PRECISION_BITS
 from common.graphs.operators import CONTRACTIONS, QUANTIZE
 from common.messages.errors import CommandLineError, PipelineError
 
@@ -79,36 +82,66 @@ def _documents(hand_off: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     specifications = []
     for path in sorted(hand_off.glob("K*.json")):
         specifications.append(document := _document(path, KERNEL))
+        if not document["units"]:
+            raise PipelineError(path, "has no unit", AGAIN)
         if document["engine_kind"] == "systolic":
             _require(path, document, ARRAY)
-            if not document["units"] or not ports_of(document):
-                raise PipelineError(path, "its first unit has no port", AGAIN)
+            if len({port.bits for port in ports_of(document)}) != 1:
+                raise PipelineError(path, "its first unit has no ports of one width", AGAIN)
     path = hand_off / "schedule.json"
-    schedule = _document(path, {"steps": [{"activity": str}]})
+    schedule = _document(path, {"steps": [{"activity": TEXT}]})
     for number, step in enumerate(schedule["steps"]):
         if step["activity"] == "call":
             _require(path, step, CALLED, f"steps[{number}]")
     return specifications, schedule
 
 
-# What is read of a document: its keys with their types, in objects and in each item of lists.
-PORT = {"unit": str, "port": str, "memory": str, "width_bits": int}
-KERNEL = {"kernel": str, "design": str, "engine_kind": str, "precision": str, "ports": [PORT], "units": [{"unit": str}]}
-PRODUCT = {"is_transposed": bool, "outer_loop": str}
-ARRAY = {
-    "sizes": {"rows": int, "columns": int, "products_per_element": int},
-    "tile": {"rows": int, "columns": int, "depth": int},
-    "calls": [{"candidate": str, "products": [PRODUCT]}],
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a value of a document is, in words, and whether one is of that kind."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _up_to(most: int) -> Kind:
+    return Kind(f"a whole number from 1 to {most:,}", lambda value: type(value) is int and 1 <= value <= most)
+
+
+def _one_of(*values: object) -> Kind:
+    words = f"{', '.join(map(str, values[:-1]))} or {values[-1]}"
+    return Kind(words, lambda value: (type(value), value) in [(type(each), each) for each in values])
+
+
+TRUTH = Kind("a truth value", lambda value: isinstance(value, bool))
+TEXT = Kind("a text of one line", lambda value: isinstance(value, str) and value.isprintable())
+NAME = Kind("a name", lambda value: isinstance(value, str) and re.fullmatch(r"\w+", value) is not None)
+WIDTH = _one_of(8, 16, 32, 64, 128, 256, 512, 1024)
+SIZE, TILE = _up_to(2**12), _up_to(2**20)
+
+# What is read of a document: its keys with the kinds of their values, in objects and in each item of lists.
+PORT = {"unit": NAME, "port": NAME, "memory": TEXT, "width_bits": WIDTH}
+KERNEL = {
+    "kernel": NAME,
+    "design": NAME,
+    "engine_kind": TEXT,
+    "precision": _one_of(*PRECISION_BITS),
+    "ports": [PORT],
+    "units": [{"unit": NAME}],
 }
-CALLED = {"kernel": str, "candidate": str, "source_nodes": [str]}
+ARRAY = {
+    "sizes": {"rows": SIZE, "columns": SIZE, "products_per_element": SIZE},
+    "tile": {"rows": TILE, "columns": TILE, "depth": TILE},
+    "calls": [{"candidate": NAME, "products": [{"is_transposed": TRUTH, "outer_loop": _one_of("rows", "columns")}]}],
+}
+CALLED = {"kernel": NAME, "candidate": NAME, "source_nodes": [TEXT]}
 
 
 def _require(path: Path, value: object, shape: object, place: str = "") -> None:
-    """Refuse a document in which something of a shape is missing or is something else; whole numbers are positive."""
-    if isinstance(shape, type):
-        if type(value) is not shape or (shape is int and not (isinstance(value, int) and value > 0)):
-            kind = {int: "positive whole number", bool: "truth value", str: "text"}[shape]
-            raise PipelineError(path, f"{place} is no {kind}", AGAIN)
+    """Refuse a document in which something of a shape is missing or is of another kind."""
+    if isinstance(shape, Kind):
+        if not shape.fits(value):
+            raise PipelineError(path, f"{place} is not {shape.words}", AGAIN)
     elif isinstance(shape, list):
         if not isinstance(value, list):
             raise PipelineError(path, f"{place} is no list", AGAIN)

@@ -20,6 +20,7 @@ from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder, alike
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
 from common.fpga.rtl.engine.arithmetic import tensors_of, windows_of
 from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.graphs.number_formats import INT8
 from common.messages.errors import PipelineError
 from common.workload.layers import Convolution
 
@@ -151,7 +152,7 @@ def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ..
 def packed_steps(
     specifications: Sequence[Document], schedule: Document, layers: Mapping[str, EngineLayer]
 ) -> Iterator[list[PackedCall]]:
-    """Yield the calls of the C++ for each call of the schedule; none for a call that is not packed.
+    """Yield the calls of the C++ for each call of the schedule; none for one that is not of an int8 array.
 
     Args:
         specifications: content of every ``K*.json``.
@@ -161,7 +162,8 @@ def packed_steps(
     Raises:
         PipelineError: a kernel has no call of the schedule.
     """
-    kernels = {each["kernel"]: each for each in specifications if each["engine_kind"] == "systolic"}
+    arrays = (each for each in specifications if each["engine_kind"] == "systolic")
+    kernels = {each["kernel"]: each for each in arrays if each["precision"] == INT8}
     for step in schedule["steps"]:
         if step["activity"] != "call":
             continue
@@ -330,7 +332,7 @@ def data_files(
 
 def _require_packable(calls: Sequence[PackedCall]) -> None:
     if not calls:
-        raise PipelineError("<hand_off>", "no call of an array computes a contraction of the model")
+        raise PipelineError("<hand_off>", "no call of an int8 array computes a contraction of the model")
     for layer in (packed.layer for packed in calls):
         residual = layer.residual
         if layer.x.of or layer.y.of or (residual and (residual.other.of or residual.is_factor)):

@@ -204,6 +204,8 @@ CHANGES = {
     "negative": lambda holder, key: holder.__setitem__(key, -1),
     "number": lambda holder, key: holder.__setitem__(key, float("nan")),
     "empty": lambda holder, key: holder.__setitem__(key, []),
+    "large": lambda holder, key: holder.__setitem__(key, 10**20),
+    "two lines": lambda holder, key: holder.__setitem__(key, "a\nb"),
 }
 
 
@@ -221,3 +223,24 @@ def test_a_document_without_one_of_its_values_is_one_line_and_a_code(hand_off, m
         assert (code, printed, said.count("\n")) == (1, "", 1), (place, said)
         assert str(hand_off) in said, place
         assert not (hand_off / "data").exists()
+
+
+BAD = [
+    *[("width_bits", bad) for bad in (7, 4, 48, 2048, 10**13)],
+    ("products_per_element", 4097),
+    *[("design", bad) for bad in ("a b", "a/b", "")],
+    *[("precision", bad) for bad in ("no", "int4", "fp32")],
+    ("outer_loop", "k"),
+]
+
+
+@pytest.mark.parametrize(("key", "bad"), BAD)
+def test_a_value_that_no_array_of_bytes_has_is_one_line_and_a_code(hand_off, monkeypatch, capsys, key, bad):
+    document = json.loads((hand_off / "K1.json").read_text())
+    (place,) = (place for place in places(document) if place[-1] == key)
+    changed(document, place, lambda holder, last: holder.__setitem__(last, bad))
+    (hand_off / "K1.json").write_text(json.dumps(document))
+    code, printed, said = command(monkeypatch, capsys, hand_off)
+    assert (code, printed, said.count("\n")) == (1, "", 1), said
+    assert str(hand_off) in said
+    assert not (hand_off / "data").exists()
