@@ -96,11 +96,28 @@ class TileTrips:
 
 @dataclass(frozen=True)
 class Together:
-    """Lines that are read together: the first of each, how many, and the elements that a piece has of one line."""
+    """Lines that are read together.
+
+    Attributes:
+        starts: the first line of each read.
+        counts: how many lines it has.
+        each: elements that a piece has of one line.
+        is_single: whether one line is read at once, wherever it lies.
+    """
 
     starts: Counts
     counts: Counts
     each: int
+    is_single: bool
+
+
+@dataclass(frozen=True)
+class RunPlaces:
+    """Where runs of lines begin in a map: address in elements, column, and whether the row is inside of the map."""
+
+    address: Counts
+    column: Counts
+    is_inside: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -291,7 +308,8 @@ class ArrayTrips:
             starts.append(first + at)
             counts.append(min(at_once, lines - at, banks - at % banks, width - (first + at) % width))
             at += counts[-1]
-        together = Together(np.array(starts), np.array(counts), self._piece_groups(side) // at_once * self.engine.simd)
+        each = self._piece_groups(side) // at_once * self.engine.simd
+        together = Together(np.array(starts), np.array(counts), each, at_once == 1)
         return self._follow(side, group, (k, depth), together)
 
     @cached_property
@@ -324,11 +342,8 @@ class ArrayTrips:
     def _follow(self, side: int, group: int, along_k: tuple[int, int], together: Together) -> Loaded:
         """Follow the runs of lines that are read together, and the words that neighbours do not share."""
         source, (k, depth) = self._source(side), along_k
-        layer, (top, left) = source.layer, source.padding
-        first, each, is_single = together.starts, together.each, self._at_once[side] == 1
-        x, y = first % layer.out_width, first // layer.out_width % layer.out_height
-        image = first // layer.out_width // layer.out_height
-        per_row, stride = layer.kernel_width // source.taps, layer.stride_width
+        first, each = together.starts, together.each
+        of_place = 1 if source.layer.dilation_width > 1 else source.layer.kernel_width // source.taps
         run, at, done = (
             np.full_like(first, k // source.length),
             np.full_like(first, k % source.length),
@@ -340,34 +355,12 @@ class ArrayTrips:
             filled, goes_on = np.zeros_like(first), is_open
             for _ in range(SEGMENTS):
                 goes_on = goes_on & (done < depth) & (filled < each)
-                in_y = y * layer.stride_height - top + run // per_row * layer.dilation_height
-                in_x = x * stride - left + run % per_row * source.taps * layer.dilation_width
-                begin = group * source.group_pitch
-                begin = begin + ((image * layer.in_height + in_y) * layer.in_width + in_x) * source.pixel_pitch
-                is_row = (in_y >= 0) & (in_y < layer.in_height)
-                taken = np.minimum(np.minimum(each - filled, source.length - at), depth - done)
-                begins, ends = np.zeros_like(first), np.full_like(first, -1)
-                for i in range(int(together.counts.max())):
-                    column = in_x + i * stride
-                    before, inside = np.maximum(-column, 0), np.minimum(source.taps, layer.in_width - column)
-                    is_there = is_row & (before < inside) & (i < together.counts)
-                    low = np.maximum(np.where(is_there, before * source.channels, 0), at)
-                    high = np.where(is_there, inside * source.channels, 0)
-                    if is_single:
-                        room = low - at + self._beat - (begin + low) % self._word
-                        taken = np.where(high > low, np.minimum(taken, room), taken)
-                    high = np.minimum(high, at + taken)
-                    start = begin + i * stride * source.pixel_pitch
-                    begins = np.where((high > low) & (ends < 0), start + low, begins)
-                    ends = np.where(high > low, start + high - 1, ends)
+                most = np.minimum(np.minimum(each - filled, source.length - at), depth - done)
+                places = self._places_of(source, group, first, run)
+                taken, begins, ends = self._read(source, places, together, at, most)
                 is_read = goes_on & (ends >= 0)
-                reads.append(
-                    (
-                        run if layer.dilation_width > 1 else run // per_row,
-                        np.where(is_read, begins // self._word, 0),
-                        np.where(is_read, ends // self._word, -1),
-                    )
-                )
+                words = np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)
+                reads.append((run // of_place, *words))
                 taken = np.where(goes_on, taken, 0)
                 done, at, filled = done + taken, at + taken, filled + taken
                 is_over = goes_on & (at == source.length)
@@ -375,8 +368,42 @@ class ArrayTrips:
             trips, last = trips + is_open, np.where(is_open, filled, last)
         rests = int(((depth - last) % each + last > each).sum())
         read = int(trips.sum())
-        places, begins, ends = (np.stack(each_read, axis=1).ravel() for each_read in zip(*reads, strict=True))
-        return Loaded(read + rests, read, self._words(side, places % RECENT, begins, ends))
+        kept, begins, ends = (np.stack(each_read, axis=1).ravel() for each_read in zip(*reads, strict=True))
+        return Loaded(read + rests, read, self._words(side, kept % RECENT, begins, ends))
+
+    @staticmethod
+    def _places_of(source: LineSource, group: int, lines: Counts, run: Counts) -> RunPlaces:
+        """Return where the runs of lines begin in the map."""
+        layer, (top, left) = source.layer, source.padding
+        x, y = lines % layer.out_width, lines // layer.out_width % layer.out_height
+        image = lines // layer.out_width // layer.out_height
+        per_row = layer.kernel_width // source.taps
+        row = y * layer.stride_height - top + run // per_row * layer.dilation_height
+        column = x * layer.stride_width - left + run % per_row * source.taps * layer.dilation_width
+        pixels = (image * layer.in_height + row) * layer.in_width + column
+        is_inside = (row >= 0) & (row < layer.in_height)
+        return RunPlaces(group * source.group_pitch + pixels * source.pixel_pitch, column, is_inside)
+
+    def _read(
+        self, source: LineSource, places: RunPlaces, together: Together, at: Counts, most: Counts
+    ) -> tuple[Counts, Counts, Counts]:
+        """Return how many elements a piece takes of runs, and the first and last address that it reads; -1 if none."""
+        stride, taken = source.layer.stride_width, most
+        begins, ends = np.zeros_like(at), np.full_like(at, -1)
+        for i in range(int(together.counts.max())):
+            column = places.column + i * stride
+            before, inside = np.maximum(-column, 0), np.minimum(source.taps, source.layer.in_width - column)
+            is_there = places.is_inside & (before < inside) & (i < together.counts)
+            low = np.maximum(np.where(is_there, before * source.channels, 0), at)
+            high = np.where(is_there, inside * source.channels, 0)
+            if together.is_single:
+                room = low - at + self._beat - (places.address + low) % self._word
+                taken = np.where(high > low, np.minimum(taken, room), taken)
+            high = np.minimum(high, at + taken)
+            start = places.address + i * stride * source.pixel_pitch
+            begins = np.where((high > low) & (ends < 0), start + low, begins)
+            ends = np.where(high > low, start + high - 1, ends)
+        return taken, begins, ends
 
     def _words(self, side: int, places: Counts, begins: Counts, ends: Counts) -> int:
         """Return the words that are not kept from an earlier piece: one of each port in each place."""
