@@ -100,12 +100,20 @@ def image_of(seed: int) -> dict[str, NDArray[np.float32]]:
     return {"input": np.random.default_rng(seed + 1).standard_normal((1, 3, 32, 32)).astype(np.float32)}
 
 
-def plan_of(model: onnx.ModelProto, board: str, macs_per_s: float, designs: Sequence[ArrayDesign] = ()) -> Plan:
+def plan_of(
+    model: onnx.ModelProto,
+    board: str,
+    macs_per_s: float,
+    designs: Sequence[ArrayDesign] = (),
+    *,
+    has_chains: bool = True,
+) -> Plan:
     """Return the plan of a model on a board, with a host of an assumed speed; with ``designs``, of these arrays."""
     request = Request(
         *(load_board(board, CONFIGS / "boards"), "int8", "group", Thresholds(0.1, 8.0, 0.1), {}, Effort(5.0)),
         designs=tuple(designs),
         has_own_arrays=not designs,
+        has_chains=has_chains,
     )
     return make_plan(workload_of(model, macs_per_s), request, load_models(CONFIGS))
 

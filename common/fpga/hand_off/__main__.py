@@ -3,8 +3,7 @@
 python -m common.fpga.hand_off HAND_OFF MODEL DATA [SAMPLES.npz]
 
 DATA is a new folder. The model's batch becomes 1. The stimuli are the first sample of each input, or seeded random
-numbers. Printed are the calls of the host program, of which a chain has several, and how many calls of the plan are
-packed.
+numbers. Printed are the calls of the host program, and how many calls of the plan are packed.
 """
 
 from __future__ import annotations

@@ -172,10 +172,7 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
                 f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch. The"
                 " plan has not checked that each member finds room in its region beside other kernels."
             )
-    if plan.request.has_chains:
-        yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
-    else:
-        yield "Each group is a call of its own: the C++ keeps nothing on the chip between groups, nor does the plan."
+    yield "Each group is a call of its own: the C++ keeps nothing on the chip between groups, nor does the plan."
     convolutions = [layer for call in calls for layer in call.task.layers if isinstance(layer, Convolution)]
     if any(layer.is_transposed for layer in convolutions):
         yield "The C++ of a transposed convolution also multiplies the zeros between its pixels; the plan does not."

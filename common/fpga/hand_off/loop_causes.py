@@ -14,8 +14,6 @@ CAUSES = {
     "pieces": "each load fills only part of the banks",
     "ports": "the ports move whole words, and read a window again in each tile along k",
 }
-IN_CHAIN = "part of a chain: the plan keeps on the chip what the C++ moves between its products"
-SHARE = "the plan counts a chain as a whole, which waits for its ports, and this is a share of it"
 ENDS = "the first tile loads and the last one leaves while the array has no steps"
 SKIPPED = "the C++ does not read the pixels that the stride skips; the plan counts them"
 SHARED = "the C++ moves fewer bytes than the plan, which counts the lines between two tiles twice"
@@ -24,7 +22,7 @@ WIDE_PIECES = "the plan counts one beat per cycle for a depthwise convolution, a
 APART = "the plan does not overlap the first load and the last store, and its tiles are larger"
 
 
-def loop_cause(trips: ArrayTrips, product: MappedProduct, *, in_chain: bool = False) -> str:
+def loop_cause(trips: ArrayTrips, product: MappedProduct) -> str:
     """Return the cause, with the sums over the phases of what one takes; empty where both are within a tenth.
 
     A phase lasts as long as the longest of its steps, results, pieces and words.
@@ -32,14 +30,10 @@ def loop_cause(trips: ArrayTrips, product: MappedProduct, *, in_chain: bool = Fa
     ratio = trips.cycles / product.cycles
     if abs(ratio - 1) <= MOST_APART:
         return ""
-    if ratio > 1:
-        part = longest(trips.phases)
-        cause = IN_CHAIN if in_chain and part == "ports" else CAUSES.get(part, ENDS)
-    else:
-        cause = SHARE if in_chain else _shorter(trips, product)
+    cause = CAUSES.get(longest(trips.phases), ENDS) if ratio > 1 else _shorter(trips, product)
     sums = ", ".join(f"{name} {sum(_parts(phase)[name] for phase in trips.phases):,.0f}" for name in CAUSES)
-    moved = "" if in_chain else f"; bytes {_moved(trips):,.0f}, in the plan {product.moved_bytes:,.0f}"
-    return f"{cause} (cycles over {len(trips.phases)} phases: {sums}{moved})"
+    moved = f"bytes {_moved(trips):,.0f}, in the plan {product.moved_bytes:,.0f}"
+    return f"{cause} (cycles over {len(trips.phases)} phases: {sums}; {moved})"
 
 
 def _parts(phase: Phase) -> dict[str, float]:

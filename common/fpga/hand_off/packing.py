@@ -174,13 +174,8 @@ def packed_steps(
         call = next((each for each in kernel["calls"] if each["candidate"] == step["candidate"]), None)
         if call is None:
             raise PipelineError("<hand_off>", f"{step['kernel']}.json has no call {step['candidate']} of schedule.json")
-        if len(found) != len(call["products"]):
-            yield []  # it has a product that the network does not have as a layer
-            continue
-        names = [step["candidate"] + (f".{n}" if len(found) > 1 else "") for n in range(1, len(found) + 1)]
-        # A chain is a call for each product.
-        triples = zip(names, found, call["products"], strict=True)
-        yield [packed_call(kernel["kernel"], name, layer, product) for name, layer, product in triples]
+        is_whole = len(found) == len(call["products"]) == 1  # else the network has no layer for the product
+        yield [packed_call(kernel["kernel"], step["candidate"], found[0], call["products"][0])] if is_whole else []
 
 
 def packed_call(kernel: str, candidate: str, layer: EngineLayer, product: Document) -> PackedCall:

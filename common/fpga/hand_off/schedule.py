@@ -100,7 +100,7 @@ class Call:
     """One call of one kernel.
 
     Attributes:
-        candidate: name of the group or chain that it computes.
+        candidate: name of the group that it computes.
         groups: indices of its groups, in the order in which they run.
         estimate: cycles of the kernel model.
         time_us: time in force: a given speedup replaces the model's.

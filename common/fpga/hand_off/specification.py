@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import takewhile
 from math import ceil
 from typing import Any
 
@@ -25,7 +24,7 @@ from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.workload.layers import Convolution, Matmul, Pointwise
+from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 
 
@@ -122,25 +121,14 @@ NO_CPP = "not counted: the C++ has no convolution over three axes"
 
 
 def loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedProduct, task: Task) -> dict[str, Any]:
-    """Return the cycles of the C++ by its loops beside those that the plan counts, and why they are apart if they are.
-
-    Each product of a chain is a call of the C++.
-    """
+    """Return the cycles of the C++ by its loops beside those of the plan, and why they are apart if they are."""
     planned = {"planned_cycles": product.cycles}
     if isinstance(layer, Convolution) and (layer.is_transposed or layer.axes > 2):
         return planned | {"loop_cause": MULTIPLIES_ZEROS if layer.axes <= 2 else NO_CPP}
-    in_chain = sum(isinstance(each, Matmul | Convolution) for each in task.layers) > 1
-    beside = _beside(layer, task) if in_chain else int(task.read_bytes > _read_bytes(layer, engine.precision))
+    beside = int(task.read_bytes > _read_bytes(layer, engine.precision))
     trips = ArrayTrips(engine, ArrayCall.of(layer, product), beside)
     found = planned | {"loop_cycles": trips.cycles, "loop_trips": trips.trips}
-    return found | ({"loop_cause": cause} if (cause := loop_cause(trips, product, in_chain=in_chain)) else {})
-
-
-def _beside(layer: Matmul | Convolution, task: Task) -> int:
-    """Return how many operators behind a product of a chain read another tensor."""
-    behind = task.layers[next(at for at, each in enumerate(task.layers) if each is layer) + 1 :]
-    own = takewhile(lambda each: isinstance(each, Pointwise), behind)
-    return sum(isinstance(each, Pointwise) and each.operand_count > 1 for each in own)
+    return found | ({"loop_cause": cause} if (cause := loop_cause(trips, product)) else {})
 
 
 def _read_bytes(layer: Matmul | Convolution, precision: str) -> float:

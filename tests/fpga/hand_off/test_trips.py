@@ -19,7 +19,7 @@ from common.fpga.hand_off.specification import loops
 from common.fpga.hand_off.trips import ArrayTrips, Phase
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
-from common.workload.layers import Convolution, Matmul, Pointwise
+from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 from tests.support.kernels.hls import BITS, SUM, Memory, Program, Step, View, as_bytes, compiled, counting, port_names
 from tests.support.paths import ROOT
@@ -179,24 +179,6 @@ def test_a_product_near_the_plan_has_none():
     found = loops(engine, layer, product, task)
     assert found["loop_cycles"] == pytest.approx(found["planned_cycles"], rel=0.1)
     assert "loop_cause" not in found
-
-
-def test_the_products_of_a_chain_share_its_planned_cycles_and_have_loops_of_their_own():
-    first, second = Convolution(1, 8, 20, 20, 16, 20, 20, 3, 3), Convolution(1, 16, 20, 20, 8, 20, 20, 3, 3)
-    added = Pointwise("Add", 8 * 400, operand_count=2)
-    layers = (first, Pointwise("Relu", 16 * 400), second, added)
-    engine, task = array(), Task("c", "chain", layers, "int8", 2304, 3200, 3200, on_chip_bytes=64)
-    products = engine.products(task)
-    found = [loops(engine, layer, product, task) for layer, product in zip((first, second), products, strict=True)]
-    whole = sum(each["planned_cycles"] for each in found)
-    busy = sum(engine.compute_cycles(layer.as_matmul()) for layer in (first, second))
-    moving = engine.ports.duplex_cycles(2304 + 3200, 3200)
-    assert whole == pytest.approx(max(busy, moving) + 2 * engine.once_cycles)
-    assert engine.estimate(task).cycles.likely >= whole
-    for layer, product, each, beside in zip((first, second), products, found, (0, 1), strict=True):
-        trips = ArrayTrips(engine, ArrayCall.of(layer, product), beside)
-        assert (each["loop_cycles"], each["loop_trips"]) == (trips.cycles, trips.trips)
-        assert bool(each.get("loop_cause")) == (abs(trips.cycles / product.cycles - 1) > 0.1)
 
 
 def task_of(layer):

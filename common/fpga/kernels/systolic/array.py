@@ -77,7 +77,7 @@ class MappedProduct:
         outer_loop: whose tiles are in the outer loop.
         moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
         busy_cycles: of computation with operands always present.
-        cycles: of the whole call; in a chain, the product's share of them.
+        cycles: of the whole call; 0 in a chain.
         kept_bytes: to and from memories on the chip that keep weights or activations between calls.
     """
 
@@ -237,21 +237,12 @@ class SystolicArray(OnPorts):
         return fold_cycles(self.rows, self.cols, steps, folds, self.schedule, self.sums_per_cycle)
 
     def products(self, task: Task) -> tuple[MappedProduct, ...]:
-        """Return how the array computes each contraction of a task.
-
-        The products of a chain keep their orientation. Each has its share of the chain's cycles, by its computation.
-        """
+        """Return how the array computes each contraction of a task; a chain's products keep their orientation."""
         layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
         if len(layers) == 1:
             return (self._single(layers[0], task),)
-        _, busy, cycles, _ = self._chain(layers, task)
-        per_busy = (cycles - len(layers) * self.once_cycles) / busy
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
-        return tuple(
-            MappedProduct(matmul, False, "rows", 0.0, own, own * per_busy + self.once_cycles)
-            for matmul in matmuls
-            for own in [self.compute_cycles(matmul)]
-        )
+        return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
