@@ -189,15 +189,16 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             "The board has one memory channel. The tables count it once for each kernel; here each port takes the next"
             " way to it, because the times assume as many ways as a kernel has ports."
         )
-    yield from _sharing(units)
+    yield from _sharing(units, beside_arrays(plan.kernels, exchanged(calls)))
 
 
-def _sharing(units: Sequence[ComputeUnit]) -> Iterator[str]:
+def _sharing(units: Sequence[ComputeUnit], beside: Mapping[str, str]) -> Iterator[str]:
+    """Name the units that share channels, but for an array and those that have its ports: ``_between`` names them."""
     memories: dict[tuple[str, ...], list[str]] = {}
     for memory, names in by_memory(units).items():
         memories.setdefault(tuple(names), []).append(memory)
     for sharing, of_them in memories.items():
-        if len(sharing) > 1:
+        if len({beside.get(name, name) for name in sharing}) > 1:
             yield f"{', '.join(sharing)} share {', '.join(of_them)}: in the plan, neither slows the other down."
 
 

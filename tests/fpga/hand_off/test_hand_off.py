@@ -340,6 +340,8 @@ def test_the_page_names_every_file(handed):
         name = re.sub(r"^K\d+.json$", "K*.json", str(path.relative_to(handed[1])))
         assert f"`{name}`" in page or name == "README.md" or path.is_dir()
     assert "$" not in page
+    assert " share the channels then; the plan does not charge that." in page
+    assert "neither slows the other down" not in page  # no others share one
     assert "expected to take 0.46 to 2.2 times the LUT" in " ".join(page.split())  # by the factors of systolic_rtl.yaml
 
 
