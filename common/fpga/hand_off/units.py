@@ -50,16 +50,16 @@ def compute_units(
 ) -> tuple[ComputeUnit, ...]:
     """Return the units of all kernels, each with the next memory channels of the board.
 
-    ``beside`` names the array whose ports and channels a kernel has instead.
+    ``beside`` names the array whose ports and channels a kernel has instead; it takes no others.
     """
     units: list[ComputeUnit] = []
-    first = 0
+    of_array, first = beside or {}, 0
     for kernel in kernels:
         for name, engine, region in _members(kernel, board):
             ports, used = engine_ports(engine, board, first)
             units.append(ComputeUnit(name, kernel.name, engine, region, ports))
-            first += used
-    ports_of, of_array = {unit.name: unit.ports for unit in units}, beside or {}
+            first += 0 if name in of_array else used
+    ports_of = {unit.name: unit.ports for unit in units}
     return tuple(replace(unit, ports=ports_of[of_array.get(unit.name, unit.name)]) for unit in units)
 
 
