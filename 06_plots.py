@@ -73,7 +73,7 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     tables: dict[str, Any] = {}
     documents: dict[str, Any] = {}
     absent: list[str] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for name in STAGES[SCRIPT].reads:
         path = ceilings if name == "host_ceilings" else folder.path(name)
         if not is_there(path):
@@ -85,10 +85,11 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
             else:
                 documents[name] = folder.document_by_name(name, path)
         except UpstreamError as error:
-            refused.append(f"left out: {error}")
-    if not tables and documents.keys() <= {"host_ceilings"} and not (refused or folder.record.notes):
+            refused[name] = f"left out: {error}"
+    # The ceilings may be of another folder, and are no table of this one.
+    if not tables and documents.keys() | refused.keys() <= {"host_ceilings"} and not folder.record.notes:
         raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
-    notes = dict.fromkeys([*folder.record.notes, *refused, *absence_notes(absent)])
+    notes = dict.fromkeys([*folder.record.notes, *refused.values(), *absence_notes(absent)])
     return Findings(
         cast("Tables", tables), cast("Documents", documents), tuple(stage_records(folder, ceilings)), tuple(notes)
     )

@@ -106,6 +106,15 @@ def test_quiet_says_nothing(out, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_ceilings_that_another_version_wrote_are_no_table_to_draw(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "host_ceilings.json").write_text("{}")
+    (tmp_path / "out" / "host_ceilings.meta.json").write_text('{"format_version": 1}')
+    result = run_stage(SCRIPT, "--out", tmp_path / "none")
+    assert (result.returncode, "no tables to draw" in result.stderr) == (3, True)
+
+
 def test_an_empty_folder_names_the_first_command(tmp_path):
     result = run_stage(SCRIPT, "--out", tmp_path / "none")
     assert result.returncode == 3
