@@ -96,7 +96,7 @@ def compare_accelforge(python: str, hardware: Hardware) -> bool:
     AccelForge counts these products as this project does: where both find the same mapping, both figures are equal.
     """
     print(
-        f"\n{'accelforge, its own figures':<44}{'':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'seconds':>8}{'ours':>6}"
+        f"\n{'accelforge, its own figures':<44}{'':>11}{'theirs':>11}{'ours':>11}{'ratio':>9}{'seconds':>8}{'ours':>6}"
     )
     are_best = True
     for nest, found in zip(PRODUCTS, accelforge(python, PRODUCTS), strict=True):
@@ -104,7 +104,7 @@ def compare_accelforge(python: str, hardware: Hardware) -> bool:
         theirs = found["energy_pj"] * found["cycles"]
         are_best &= ours <= theirs * (1 + ROUNDING)
         print(
-            f"{shape(nest):<44}{'':>11}{theirs * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{theirs / ours:>7.3f}"
+            f"{shape(nest):<44}{'':>11}{theirs * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{theirs / ours:>9.4g}"
             f"{found['seconds']:>8.1f}{seconds:>6.1f}"
         )
     return are_best
@@ -126,7 +126,7 @@ def compare_zigzag(python: str, hardware: Hardware) -> bool:
     with tempfile.TemporaryDirectory() as scratch:
         models = {name: list(dict.fromkeys(nests_of(name, Path(scratch)).values())) for name in MODELS}
     rows = [(name, nest) for name, nests in models.items() for nest in nests]
-    print(f"{'zigzag':<44}{'own':>11}{'re-priced':>11}{'ours':>11}{'ratio':>7}{'seconds':>8}{'ours':>6}")
+    print(f"{'zigzag':<44}{'own':>11}{'re-priced':>11}{'ours':>11}{'ratio':>9}{'seconds':>8}{'ours':>6}")
     are_best = True
     for (name, nest), found in zip(rows, zigzag(python, [nest for _, nest in rows]), strict=True):
         theirs = price(nest, as_mapping(found), hardware)
@@ -136,7 +136,7 @@ def compare_zigzag(python: str, hardware: Hardware) -> bool:
         are_best &= ours <= theirs.edp * (1 + ROUNDING)
         print(
             f"{name + ' ' + shape(nest):<44}{own * 1e-6:>11.4g}{theirs.edp * 1e-6:>11.4g}{ours * 1e-6:>11.4g}"
-            f"{theirs.edp / ours:>7.3f}{found['seconds']:>8.1f}{seconds:>6.1f}{verdict}"
+            f"{theirs.edp / ours:>9.4g}{found['seconds']:>8.1f}{seconds:>6.1f}{verdict}"
         )
     return are_best
 
@@ -157,7 +157,7 @@ def compare_rows(path: Path, hardware: Hardware) -> bool:
     (sized,) = read_rows(table, hardware).variants
     products = table["target.cycle"] * table["target.energy"]
     layers = [name for name in table if str(name).startswith("prob.")]
-    print(f"\n{'timeloop, best of DOSA rows':<44}{'rows':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'':>8}{'ours':>6}")
+    print(f"\n{'timeloop, best of DOSA rows':<44}{'rows':>11}{'theirs':>11}{'ours':>11}{'ratio':>9}{'':>8}{'ours':>6}")
     are_best = True
     for _, group in table.groupby(layers):
         nest, theirs = nest_of_row(group.iloc[0]), products[group.index].min()
@@ -165,7 +165,7 @@ def compare_rows(path: Path, hardware: Hardware) -> bool:
         are_best &= ours * 1e-6 <= theirs * (1 + 1e-3)  # the two cost functions differ by less
         ratio = theirs / (ours * 1e-6)
         print(
-            f"{shape(nest):<44}{len(group):>11}{theirs:>11.4g}{ours * 1e-6:>11.4g}{ratio:>7.3f}{'':>8}{seconds:>6.1f}"
+            f"{shape(nest):<44}{len(group):>11}{theirs:>11.4g}{ours * 1e-6:>11.4g}{ratio:>9.4g}{'':>8}{seconds:>6.1f}"
         )
     return are_best
 
@@ -173,12 +173,12 @@ def compare_rows(path: Path, hardware: Hardware) -> bool:
 def compare_published() -> bool:
     """Print published mappings of other programs beside the best mapping; return whether none is better."""
     hardware, mappings = published_mappings()
-    print(f"\n{'published mappings':<44}{'peer':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'':>8}{'ours':>6}")
+    print(f"\n{'published mappings':<44}{'peer':>11}{'theirs':>11}{'ours':>11}{'ratio':>9}{'':>8}{'ours':>6}")
     are_best = True
     for row in mappings:
         ours, seconds = best(row.nest, hardware)
         are_best &= ours <= row.edp * (1 + ROUNDING) or not row.fits
-        figures = f"{row.edp * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{row.edp / ours:>7.3f}{'':>8}{seconds:>6.1f}"
+        figures = f"{row.edp * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{row.edp / ours:>9.4g}{'':>8}{seconds:>6.1f}"
         print(f"{row.problem:<44}{row.peer:>11}{figures}{'' if row.fits else '  it does not fit'}")
     return are_best
 
