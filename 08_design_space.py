@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         searches, notes = chosen_searches(settings.values, has_one_buffer=has_one_buffer)
         stage.end_of_checks()
         results = searched(stage, variants, searches, watch)
-        stage.note(*results.notes, *notes, *watch.notes)
+        stage.note(*notes, *results.notes, *watch.notes, *hardware.notes)  # what is of this run first
         if settings.objective == "log-sum":
             stage.note(comparison.DEGENERATE)
         tables = comparison.design_tables(results.designs, objective, settings.area_budget_mm2)

@@ -86,7 +86,7 @@ def evaluate(
         raise NothingFitsError("hardware, sweep", problems[0], "give larger memories")
     limits = dict.fromkeys(result.limit for result in results.designs if result.limit)
     notes = (f"too many states: {limit}, in the schedules and in their bound" for limit in limits)
-    return DesignResults(results.designs, results.known_count, (*workload.notes(hardware), *notes))
+    return DesignResults(results.designs, results.known_count, (*notes, *workload.notes(hardware)))
 
 
 def _workload_type(

@@ -9,7 +9,6 @@ import pytest
 from common.design_space.accelerator.hardware import Network, NothingFitsError
 from common.design_space.accelerator.hardware_files import read_hardware
 from common.design_space.accelerator.single_buffer import has_single_buffer
-from common.design_space.hierarchy.workload import HierarchyWorkload
 from common.design_space.mapping.arrays import torch_namespace
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.dataflow import respects
@@ -21,7 +20,6 @@ from common.design_space.search.engines import random_engine
 from common.files.configuration import Section
 from common.messages.errors import ConfigurationError
 from common.workload.loop_nests import LoopNest
-from common.workload.map_layers import LayerGraph
 from tests.support.designs.small_layers import GEMMINI, SMALL, TINY
 from tests.support.paths import CONFIGS
 
@@ -207,12 +205,10 @@ def test_a_file_gives_a_network_a_precision_for_each_operand_and_a_dataflow(tmp_
 
 
 def test_a_note_says_what_the_figures_of_a_file_leave_out(tmp_path):
-    workload = HierarchyWorkload(LayerGraph((), {}, {}, frozenset()), (), frozenset())
     (line,) = [line for line in TEXT.splitlines() if line.startswith("not_covered:")]
-    assert workload.notes(read(tmp_path, TEXT.replace(line, 'not_covered: "this and that"'))) == (
-        "the figures of mine leave out this and that",
-    )
-    assert workload.notes(read(tmp_path, TEXT.replace(line, ""))) == ()
+    stated = read(tmp_path, TEXT.replace(line, 'not_covered: "this and that"'))
+    assert stated.notes == ("the figures of mine leave out this and that",)
+    assert read(tmp_path, TEXT.replace(line, "")).notes == ()
 
 
 def test_a_level_may_hold_nothing_and_be_a_network_alone(tmp_path):

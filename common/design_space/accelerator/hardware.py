@@ -226,6 +226,11 @@ class Hardware:
     not_covered: str = ""
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures of the machine leave out, as a note; none where the file is silent."""
+        return (f"the figures of {self.name} leave out {self.not_covered}",) if self.not_covered else ()
+
+    @property
     def searched_rtl(self) -> RtlCosts | None:
         """The costs of the RTL that count in a search; None where cycles are the analytic ones."""
         return self.rtl if self.counts_rtl else None

@@ -100,9 +100,7 @@ class HierarchyWorkload:
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
         """Return what counts as traffic alone or with other words than the model's, and what does not count."""
-        missing = (f"the figures of {hardware.name} leave out {hardware.not_covered}",) if hardware.not_covered else ()
-        notes = (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
-        return (*notes, *missing)
+        return (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the schedule that a search finds for a design.
