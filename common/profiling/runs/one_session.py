@@ -85,7 +85,10 @@ def _one_after_the_other(
     observed: AbstractContextManager[object],
     between_runs: Callable[[], None],
 ) -> tuple[EndedSession, Runs]:
-    """As :func:`timed_runs`, with one session at a time. There are at most as many profiled runs as unprofiled ones."""
+    """Return what :func:`timed_runs` does, with one session at a time.
+
+    There are at most as many profiled runs as unprofiled ones.
+    """
     plain, feeds, cold = open_plain(plan)
     opened(cold)
     half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
