@@ -314,13 +314,22 @@ def rowwise(
     Its buffers hold the longest row of the tasks. Where not even one lane fits the share, it is the smallest kernel.
     By default it has as many units as fit, each with a port.
     """
-    served, budget = list(tasks), _part(board.total_budget, share)
-    counts = [units] if units else halves(port_count(board, "rowwise"))
-    sizes = product(counts, halves(board.memory.port_bits // PRECISION_BITS[precision]))
-    largest_first = sorted(sizes, key=lambda size: (size[0] * size[1], size[0]), reverse=True)
-    built = [_rowwise(board, precision, models, served, *size) for size in largest_first]
-    widest_fitting = next((engine for engine in built if engine.resources.fits(budget)), built[-1])
+    built, budget = rowwise_sizes(board, precision, models, tasks, units), _part(board.total_budget, share)
+    widest_fitting = next((engine for engine in reversed(built) if engine.resources.fits(budget)), built[0])
     return closing(widest_fitting, board, models)
+
+
+def rowwise_sizes(
+    board: Board, precision: str, models: Models, tasks: Iterable[Task], units: int | None = None
+) -> list[RowwiseEngine]:
+    """Return row-wise kernels from the fewest lanes to the most; of as many lanes, the one with fewer units is first.
+
+    Each is at the board's clock. By default their units are one to as many as the board allows, each with a port.
+    """
+    served, counts = list(tasks), [units] if units else halves(port_count(board, "rowwise"))
+    sizes = product(counts, halves(board.memory.port_bits // PRECISION_BITS[precision]))
+    ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size[0]))
+    return [_rowwise(board, precision, models, served, *size) for size in ordered]
 
 
 def halves(most: int) -> list[int]:

@@ -23,7 +23,7 @@ from common.fpga.engine_catalogue import (
     close_to_largest,
     closing,
     port_count,
-    rowwise,
+    rowwise_sizes,
     total_us,
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -41,8 +41,8 @@ from common.workload.tasks import Task, batched
 
 PER_REGION = (1, 2, 3, 4, 5, 6, 8)
 SIZES_OF_ROOM = 2  # arrays that are tried in each room, of each kind: those with the least time for the products
-BESIDE_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of a replica's room, for the engine of rows and pools
 BESIDE_TIME = 1 / 3  # of the array's time at most, so that a quicker array than the likely one does not wait for it
+QUICKER = (1.0, BESIDE_TIME)  # of the time of the first array of a room, for engines that other arrays leave room for
 TRIED_FRAMES = 8  # frames of a call by which engines of one room are compared
 
 
@@ -123,10 +123,12 @@ def replicas_for(
     """
     tasks = [task.nameless for task in frame.tasks]
     for in_region in PER_REGION:
+        built: dict[tuple[str, ...], Replica] = {}  # nearly equal rooms have the same engines
         for room in _rooms(board, in_region):
-            left = room + _reserved(board, precision, models, tasks, room).times(-1)
-            for array in _arrays(board, precision, models, tasks, left, in_region):
-                yield from _complete(array, board, precision, models, tasks, room, in_region)
+            for array in _arrays_beside(board, precision, models, tasks, room, in_region):
+                for replica in _complete(array, board, precision, models, tasks, room, in_region):
+                    built.setdefault(tuple(engine.name for engine in replica.engines), replica)
+        yield from built.values()
     if overlay is not None and overlay.config.board == board.name:
         yield from _vendors(overlay, board, precision, models, tasks)
 
@@ -142,16 +144,26 @@ def one_array(
             yield from _complete(array, board, precision, models, tasks, whole, 1)
 
 
-def _reserved(board: Board, precision: str, models: Models, tasks: list[Task], room: Resources) -> Resources:
-    """Return the resources of middle-sized engines for the work that no array does; the rest is the array's room."""
-    attended = [task for task in tasks if task.kind == "attention"]
-    streamed = [task for task in tasks if not task.macs and task.kind != "attention"]
-    built = [
-        _attention(board, precision, models, attended, room) if attended else [],
-        _rowwise(board, precision, models, streamed, room) if streamed else [],
-    ]
-    middle = [each[len(each) // 2] for each in built if each]
-    return replace(total(engine.resources for engine in middle), memory_channels=0.0)
+def _arrays_beside(
+    board: Board, precision: str, models: Models, tasks: list[Task], room: Resources, in_region: int
+) -> Iterator[SystolicArray]:
+    """Yield the arrays of a room beside the smallest other engines, and beside quicker ones, which leave less room."""
+    rest = [task for task in tasks if task.kind == "attention" or not task.macs]
+    smallest = [built[0] for _, built in _others(board, precision, models, rest, room) if built]
+    first = list(_arrays(board, precision, models, tasks, _without(room, smallest), in_region))
+    yield from first
+    for share in QUICKER if first else ():
+        quick = _beside(first[0], board, precision, models, tasks, room, share)
+        if quick and not total(map(_fabric, quick)).fits(_without(room, [first[0]])):
+            yield from _arrays(board, precision, models, tasks, _without(room, quick), in_region)
+
+
+def _fabric(engine: Engine) -> Resources:
+    return replace(engine.resources, memory_channels=0.0)
+
+
+def _without(room: Resources, engines: Iterable[Engine]) -> Resources:
+    return room + total(map(_fabric, engines)).least(room).times(-1)
 
 
 def _rooms(board: Board, in_region: int) -> list[Resources]:
@@ -251,25 +263,35 @@ def _complete(
     in_region: int,
 ) -> Iterator[Replica]:
     """Yield the array with the smallest engines beside it that take a third of its time at most, where all fit."""
-    others = [task for task in tasks if main.estimate(task) is None]
-    whole_us = _busy_us(main, tasks)
-    left = room + replace(main.resources, memory_channels=0.0).least(room).times(-1)
+    beside = _beside(main, board, precision, models, tasks, _without(room, [main]), BESIDE_TIME)
+    if beside is not None:
+        yield Replica(main, tuple(beside), replace(room, memory_channels=0.0), in_region)
+
+
+def _beside(
+    main: SystolicArray | OverlayEngine,
+    board: Board,
+    precision: str,
+    models: Models,
+    tasks: list[Task],
+    left: Resources,
+    share: float,
+) -> list[AttentionEngine | RowwiseEngine] | None:
+    """Return the smallest engines for what an array leaves that take a share of its time at most; None if none fit.
+
+    Where all that fit take longer, it is the quickest of them.
+    """
+    whole_us, others = _busy_us(main, tasks), [task for task in tasks if main.estimate(task) is None]
     beside: list[AttentionEngine | RowwiseEngine] = []
-    for kind, built in (("attention", _attention), ("rowwise", _rowwise)):
-        served = [task for task in others if (kind == "attention") == (task.kind == "attention")]
-        if served:
-            fitting = [each for each in built(board, precision, models, served, room) if _fits(each, left)]
-            quick = [each for each in fitting if _busy_us(each, served) <= BESIDE_TIME * whole_us]
-            chosen = next(iter(quick), min(fitting, key=lambda each: _busy_us(each, served), default=None))
-            if chosen is None:
-                return
-            beside.append(chosen)
-            left += replace(chosen.resources, memory_channels=0.0).times(-1)
-    yield Replica(main, tuple(beside), replace(room, memory_channels=0.0), in_region)
-
-
-def _fits(engine: Engine, left: Resources) -> bool:
-    return replace(engine.resources, memory_channels=0.0).fits(left)
+    for served, built in _others(board, precision, models, others, left):
+        rest = _without(left, beside)
+        timed = [(_busy_us(each, served), each) for each in built if _fabric(each).fits(rest)]
+        quick = (each for us, each in timed if us <= share * whole_us)
+        quickest = min(timed, key=lambda pair: pair[0], default=(0.0, None))[1]
+        if (chosen := next(quick, quickest)) is None:
+            return None
+        beside.append(chosen)
+    return beside
 
 
 def _busy_us(engine: Engine, tasks: Iterable[Task]) -> float:
@@ -279,18 +301,17 @@ def _busy_us(engine: Engine, tasks: Iterable[Task]) -> float:
     return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 
 
-def _attention(
+def _others(
     board: Board, precision: str, models: Models, tasks: list[Task], room: Resources
-) -> list[AttentionEngine | RowwiseEngine]:
-    longest, wanted = attention_extents(tasks)
-    built = (attention(board, precision, models, side, longest, wanted) for side in reversed(ATTENTION_SIDES))
-    return [closing(engine, board, models) for engine in built]
-
-
-def _rowwise(
-    board: Board, precision: str, models: Models, tasks: list[Task], room: Resources
-) -> list[AttentionEngine | RowwiseEngine]:
-    """Return kernels from the smallest to the largest, in shares of the room."""
-    streamed = [task for task in tasks if is_streamed(task)]
-    of_board = room.lut / board.total_budget.lut
-    return [rowwise(board, precision, models, streamed, share * of_board) for share in BESIDE_SHARES if streamed]
+) -> Iterator[tuple[list[Task], list[AttentionEngine | RowwiseEngine]]]:
+    """Yield attention, then rows, pools and elements: the tasks, and the engines that fit, from small to large."""
+    attended = [task for task in tasks if task.kind == "attention"]
+    streamed = [task for task in tasks if task.kind != "attention"]
+    if attended:
+        extents = attention_extents(attended)
+        sides = (attention(board, precision, models, side, *extents) for side in reversed(ATTENTION_SIDES))
+        yield attended, [closing(engine, board, models) for engine in sides if _fabric(engine).fits(room)]
+    if streamed:
+        served = [task for task in streamed if is_streamed(task)]
+        sizes = rowwise_sizes(board, precision, models, served) if served else []
+        yield streamed, [closing(engine, board, models) for engine in sizes if _fabric(engine).fits(room)]
