@@ -1,6 +1,6 @@
 """Compare plans that fill a board with published frames per second of boards that are full of engines.
 
-    python -m benchmarks.plans.throughput [--lean] [--board u250] [--network resnet50-v1]
+    python -m benchmarks.plans.throughput [--launch-per group] [--lean] [--board u250] [--network resnet50-v1]
 
 Each network is planned for the board as ``07_fpga_candidates.py --objective throughput`` does, on a host that takes no
 time, as the vendor's many threads nearly are. *Plan* is the best stream over replicas of the project's own arrays;
@@ -8,6 +8,10 @@ time, as the vendor's many threads nearly are. *Plan* is the best stream over re
 plan's arrays are not the vendor's, so this says that the search finds the neighbourhood of what was built. *Same
 engines* are the vendor's, in the published number at the published clock, by the overlay's model with the memory's rate
 divided among them; only engines with a file in configs/engines have it.
+
+The vendor's engines fetch their instructions from memory: the host starts them once for a network. So the plan is one
+with a command processor, too (``07_fpga_candidates.py --launch-per phase``). With ``--launch-per group``, which is 07's
+default, the host starts every call of every replica.
 
 The plan's interval is one of speed: its designs take the likely LUTs and flip-flops. With --lean they take the least
 ones of published designs, so that more of them fit the board.
@@ -28,6 +32,7 @@ from common.fpga.coefficients import Models, load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.residence import frame_tensors
 from common.fpga.replicas.search import BestStreams, find_streams
@@ -80,7 +85,7 @@ def lean_models() -> Models:
 
 
 @cache
-def planned(name: str, board_name: str, *, is_lean: bool = False) -> BestStreams:
+def planned(name: str, board_name: str, launch_per: LaunchPer = "phase", *, is_lean: bool = False) -> BestStreams:
     """Return the streams that the search finds for a network on a board.
 
     Raises:
@@ -90,7 +95,7 @@ def planned(name: str, board_name: str, *, is_lean: bool = False) -> BestStreams
     models = lean_models() if is_lean else MODELS
     room = max(board.budgets, key=lambda budget: budget.dsp)
     alone = arrays(board, PRECISION, models, frame.tasks, room)
-    found = find_streams(frame, board, PRECISION, models, "group", alone)
+    found = find_streams(frame, board, PRECISION, models, launch_per, alone)
     if found is None:
         raise ValueError(f"{board_name} has no array for {name}")
     return found
@@ -108,13 +113,17 @@ def same_engines(card: Card, name: str) -> ThreePoint | None:
 
 
 def comparisons(
-    names: Sequence[str] | None = None, boards: Sequence[str] | None = None, *, is_lean: bool = False
+    names: Sequence[str] | None = None,
+    boards: Sequence[str] | None = None,
+    launch_per: LaunchPer = "phase",
+    *,
+    is_lean: bool = False,
 ) -> Iterator[Compared]:
     """Yield every published rate beside the plan for its board; by default of all networks and boards."""
     for card in (card for card in cards() if boards is None or card.board in boards):
         for name, published in card.frames_per_s.items():
             if names is None or name in names:
-                found = planned(name, card.board, is_lean=is_lean)
+                found = planned(name, card.board, launch_per, is_lean=is_lean)
                 best = found.best
                 alone = next((each for each in found.streams if each.division == "one array"), None)
                 design = f"{best.replica_count} x {best.stages[0].replica.name}, {best.division}"
@@ -156,8 +165,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     boards = sorted({card.board for card in cards()})
     parser.add_argument("--board", action="append", choices=boards, help="only this one; may be repeated")
     parser.add_argument("--lean", action="store_true", help="designs take the least LUTs and flip-flops published")
+    parser.add_argument("--launch-per", choices=LAUNCH_PER, default="phase", help="what the host starts")
     given = parser.parse_args(argv)
-    if not (rows := list(comparisons(given.network, given.board, is_lean=given.lean))):
+    if not (rows := list(comparisons(given.network, given.board, given.launch_per, is_lean=given.lean))):
         parser.error("--board, --network: no rate of these networks is published for these boards")
     print(report(rows))
     return 0

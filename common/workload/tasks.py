@@ -13,24 +13,26 @@ from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Poolin
 
 @dataclass(frozen=True, slots=True)
 class KeptBytes:
-    """Activations of a task that are in a memory on the chip before or after its call, and so cross no border.
+    """Bytes of a task that are in a memory on the chip before or after its call, and so cross no border.
 
     Attributes:
-        operand: of what its product, window or rows read.
+        operand: of the activations that its product, window or rows read.
         beside: of the other activations that it reads, such as a residual.
         written: of what it writes.
+        weights: of its weights, which inferences share.
     """
 
     operand: int = 0
     beside: int = 0
     written: int = 0
+    weights: int = 0
 
     @property
     def read(self) -> int:
         return self.operand + self.beside
 
     def times(self, count: int) -> KeptBytes:
-        return KeptBytes(count * self.operand, count * self.beside, count * self.written)
+        return KeptBytes(count * self.operand, count * self.beside, count * self.written, self.weights)
 
 
 NOTHING_KEPT = KeptBytes()
@@ -50,7 +52,7 @@ class Task:
         written_bytes: activations that leave.
         on_chip_bytes: bytes that it holds on the chip besides the buffers of the engine: for a chain, the rows between
             its layers and, if it goes through them more than once, their weights.
-        kept: what of its activations stays on the chip between calls.
+        kept: what of its activations and weights stays on the chip between calls.
     """
 
     name: str

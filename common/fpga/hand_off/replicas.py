@@ -94,7 +94,7 @@ def _dsp_cycles(engine: Engine) -> int:
 def _stage(plan: Plan, stage: FrameStage) -> dict[str, Any]:
     names, graph = plan.formulation.names, plan.workload.groups
     return {
-        "keeps_weights": stage.keeps_weights,
+        "weight_memory": {name: amount for name, amount in asdict(stage.replica.weights).items() if amount},
         "activation_memory": {name: amount for name, amount in asdict(stage.replica.maps).items() if amount},
         "resident_tensors": [tensor.name for tensor in stage.kept],
         "calls": [
@@ -103,6 +103,7 @@ def _stage(plan: Plan, stage: FrameStage) -> dict[str, Any]:
                 "source_nodes": list(graph[plan.formulation.candidates[call.candidate].covers[0]].nodes),
                 "macs": call.task.macs,
                 "weight_bytes": call.task.weight_bytes,
+                "resident_weight_bytes": call.task.kept.weights,
             }
             for call in stage.calls
         ],
@@ -117,8 +118,8 @@ def _to_check(stream: ReplicaStream) -> Iterator[str]:
             "The DSPs run at twice the array's clock. The Verilog is that of the array at one clock: it takes the same "
             "cycles and twice the DSPs until its multipliers are pumped."
         )
-    if any(stage.keeps_weights for stage in stream.stages):
-        yield "Weights stay in memories on the chip, which the C++ does not have yet."
+    if any(stage.weight_bytes for stage in stream.stages):
+        yield "Weights (resident_weight_bytes) stay in memories on the chip, which the C++ does not have yet."
     if any(stage.kept for stage in stream.stages):
         yield (
             "Activations (resident_tensors) stay in memories on the chip between calls, which the C++ does not have "

@@ -11,7 +11,7 @@ from math import inf, prod
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board, DeviceRegion
-from common.fpga.device.resources import BRAM36_BYTES, URAM_BYTES, Resources, total
+from common.fpga.device.resources import Resources, total
 from common.fpga.engine_catalogue import (
     ARRAY_SIDES,
     ARRAY_SIMD,
@@ -55,6 +55,7 @@ class Replica:
         beside: engines for what it does not compute: attention, and rows, pools and elements.
         in_region: most replicas in one region, by which the memory's rate is divided.
         maps: memories that keep activations between calls.
+        weights: memories that keep weights.
     """
 
     main: SystolicArray | OverlayEngine
@@ -62,6 +63,7 @@ class Replica:
     room: Resources
     in_region: int
     maps: Resources = Resources()  # noqa: RUF009 - frozen
+    weights: Resources = Resources()  # noqa: RUF009 - frozen
 
     @property
     def engines(self) -> tuple[Engine, ...]:
@@ -74,7 +76,8 @@ class Replica:
     @property
     def fabric(self) -> Resources:
         """Resources of all engines, without memory channels, which belong to no region."""
-        return replace(total(engine.resources for engine in self.engines) + self.maps, memory_channels=0.0)
+        engines = total(engine.resources for engine in self.engines)
+        return replace(engines + self.maps + self.weights, memory_channels=0.0)
 
     def left(self, board: Board, counts: Mapping[str, int]) -> Resources:
         """Return what each replica may still take: the least over the regions, which hold ``counts`` of them."""
@@ -94,23 +97,6 @@ class Replica:
         """Return whether a region holds ``count`` replicas; a vendor's engine alone needs no room for timing."""
         is_closed = isinstance(self.main, OverlayEngine) and count == 1
         return self.fabric.times(count).fits(region.usable if is_closed else board.budget(region))
-
-    def keeping_weights(self, weight_bytes: int, left: Resources | None = None) -> Replica | None:
-        """Return the replica with so many bytes of weights in its memories; None where they do not fit.
-
-        Args:
-            weight_bytes: of all calls.
-            left: what it may still take; by default the rest of its room.
-        """
-        if not isinstance(self.main, SystolicArray):
-            return None
-        left = self.room + self.fabric.times(-1) if left is None else left
-        uram = min(max(0.0, left.uram // 1), -(-weight_bytes // URAM_BYTES))
-        bram = max(0.0, -(-(weight_bytes - uram * URAM_BYTES) // BRAM36_BYTES))
-        if bram > left.bram36:
-            return None
-        held = replace(self.main, keeps_weights=True, resources=self.main.resources + Resources(bram36=bram, uram=uram))
-        return replace(self, main=held)
 
 
 def replicas_for(

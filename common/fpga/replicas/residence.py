@@ -1,18 +1,18 @@
-"""Activations that stay on the chip between the calls of a replica, as in the vendors' engines.
+"""Activations and weights that stay on the chip between the calls of a replica, as in the vendors' engines.
 
-A replica keeps tensors in the UltraRAM and block RAM that its region leaves beside engines and weights. A tensor may
-stay if calls of one replica write it and read it, and nothing else does. It then takes memory from the call that writes
-it to the last one that reads it. Each engine of a replica works on other frames, so each has its own part of the
-memory.
+A replica keeps them in the UltraRAM and block RAM that its region leaves beside the engines. An activation may stay if
+calls of one replica write it and read it, and nothing else does. It then takes memory from the call that writes it to
+the last one that reads it. Each engine of a replica works on other frames, so each has its own part of that memory. The
+weights of a call take memory once, and always.
 
 Memory is divided into pages of 4,608 bytes: a block RAM is one page, an UltraRAM eight, and pages need not be side by
-side. Which tensors stay is decided greedily, by the traffic that a page saves in each call: packing tensors with
-lifetimes is NP-hard.
+side. What stays is decided greedily, by the traffic that a page saves in each call: packing with lifetimes is NP-hard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -24,7 +24,7 @@ from common.graphs.source_graph import SourceGraph
 from common.workload.flows import card_bytes, tensor_flows
 from common.workload.formats import group_formats
 from common.workload.layers import Convolution, Matmul
-from common.workload.tasks import KeptBytes, Task
+from common.workload.tasks import NOTHING_KEPT, KeptBytes, Task
 
 PAGES_OF_URAM = URAM_BYTES // BRAM36_BYTES
 
@@ -58,7 +58,7 @@ class FrameTensor:
         return self.bytes + sum(reading.bytes for reading in self.readings)
 
     def pages(self, frames: int) -> int:
-        return ceil(frames * self.bytes / BRAM36_BYTES)
+        return pages_of(frames * self.bytes)
 
 
 def frame_tensors(
@@ -90,10 +90,13 @@ def frame_tensors(
 
 def keeps_activations(task: Task) -> bool:
     """Return whether the model of the task's engine knows kept activations: one product with a weight, or streams."""
+    return keeps_weights(task) or (not task.macs and is_streamed(task))
+
+
+def keeps_weights(task: Task) -> bool:
+    """Return whether the model of the task's engine knows kept weights: of one product."""
     contractions = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
-    if len(contractions) == 1:
-        return isinstance(contractions[0], Convolution) or contractions[0].has_weight
-    return not contractions and is_streamed(task)
+    return len(contractions) == 1 and (isinstance(contractions[0], Convolution) or contractions[0].has_weight)
 
 
 def _read_bytes(graph: SourceGraph, group: Group, precision: str) -> dict[str, int]:
@@ -120,6 +123,19 @@ def _operands(graph: SourceGraph, group: Group) -> frozenset[str]:
     return frozenset(found)
 
 
+def pages_of(size: int) -> int:
+    """Return the pages that so many bytes take."""
+    return ceil(size / BRAM36_BYTES)
+
+
+def pages_in_use(kept: Iterable[Resident]) -> int:
+    """Return the most pages in use at once."""
+    used = Counter[int]()
+    for each in kept:
+        used.update(dict.fromkeys(range(each.first, each.last + 1), each.pages))
+    return max(used.values(), default=0)
+
+
 def pages_in(room: Resources) -> int:
     return PAGES_OF_URAM * max(0, int(room.uram)) + max(0, int(room.bram36))
 
@@ -129,40 +145,74 @@ def memory_of(pages: int, room: Resources, bytes_per_cycle: float) -> Resources 
 
     UltraRAM comes first.
     """
+    if not pages:
+        return Resources()
     least = ceil(8 * bytes_per_cycle / BLOCK_BITS)
     uram = min(max(0, int(room.uram)), max(ceil(pages / PAGES_OF_URAM), least))
     bram = max(0, pages - PAGES_OF_URAM * uram, least - uram)
     return Resources(uram=uram, bram36=bram) if bram <= room.bram36 or not bram else None
 
 
-def chosen(tensors: Sequence[FrameTensor], frames: int, pages: int) -> tuple[tuple[FrameTensor, ...], int]:
-    """Return the tensors that stay on the chip over calls of so many frames, and the most pages in use at once."""
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """What may stay on the chip from one call of a frame to another: the pages that it takes, and the bytes it saves.
 
-    def saving(tensor: FrameTensor) -> float:
-        return frames * tensor.moved_bytes / (tensor.pages(frames) * (tensor.last - tensor.writer + 1))
+    Attributes:
+        content: an activation, or the position of the call whose weights stay for all frames.
+        first: position of the first call with its pages in use.
+        last: that of the last one.
+        saved_bytes: over the ports, of the calls over all their frames.
+    """
 
-    used = [0] * (1 + max((tensor.last for tensor in tensors), default=0))
+    content: FrameTensor | int
+    first: int
+    last: int
+    pages: int
+    saved_bytes: float
+
+    @property
+    def saved_bytes_per_page(self) -> float:
+        """Saved bytes for each page and call that it is in use for."""
+        return self.saved_bytes / (self.pages * (self.last - self.first + 1))
+
+
+def chosen(candidates: Sequence[Resident], pages: int) -> list[Resident]:
+    """Return what stays on the chip in so many pages, greedily by the traffic that a page saves in each call."""
+    used = [0] * (1 + max((each.last for each in candidates), default=0))
     kept = []
-    for tensor in sorted(tensors, key=saving, reverse=True):
-        alive = range(tensor.writer, tensor.last + 1)
-        if max(used[call] for call in alive) + tensor.pages(frames) <= pages:
-            kept.append(tensor)
+    for each in sorted(candidates, key=lambda each: -each.saved_bytes_per_page):
+        alive = range(each.first, each.last + 1)
+        if each.saved_bytes > 0 and max(used[call] for call in alive) + each.pages <= pages:
+            kept.append(each)
             for call in alive:
-                used[call] += tensor.pages(frames)
-    return tuple(kept), max(used)
+                used[call] += each.pages
+    return kept
 
 
-def with_kept(tasks: Sequence[Task], first: int, kept: Sequence[FrameTensor]) -> list[Task]:
-    """Return the tasks of calls from position ``first`` on, with the bytes of one frame that stay on the chip."""
-    amounts = [KeptBytes()] * len(tasks)
+def kept_bytes(contents: Iterable[FrameTensor | int], tasks: Mapping[int, Task]) -> dict[int, KeptBytes]:
+    """Return what stays on the chip of each call that has a part of it, in bytes of one frame.
 
-    def add(call: int, operand: int = 0, beside: int = 0, written: int = 0) -> None:
-        before = amounts[call - first]
-        amounts[call - first] = KeptBytes(before.operand + operand, before.beside + beside, before.written + written)
+    Args:
+        contents: activations, and positions of calls whose weights stay.
+        tasks: of the calls, by their position.
+    """
+    amounts: dict[int, KeptBytes] = {}
 
-    for tensor in kept:
-        add(tensor.writer, written=tensor.bytes)
-        for reading in tensor.readings:
-            name = "operand" if reading.is_operand else "beside"
-            add(reading.call, **{name: reading.bytes})
-    return [replace(task, kept=amount) for task, amount in zip(tasks, amounts, strict=True)]
+    def add(call: int, name: str, size: int) -> None:
+        before = amounts.get(call, NOTHING_KEPT)
+        amounts[call] = replace(before, **{name: getattr(before, name) + size})
+
+    for content in contents:
+        if isinstance(content, int):
+            add(content, "weights", tasks[content].weight_bytes)
+        else:
+            add(content.writer, "written", content.bytes)
+            for reading in content.readings:
+                add(reading.call, "operand" if reading.is_operand else "beside", reading.bytes)
+    return amounts
+
+
+def with_kept(tasks: Mapping[int, Task], contents: Iterable[FrameTensor | int]) -> list[Task]:
+    """Return the tasks of calls with what stays on the chip; arguments are those of :func:`kept_bytes`."""
+    amounts = kept_bytes(contents, tasks)
+    return [replace(task, kept=amounts.get(call, NOTHING_KEPT)) for call, task in tasks.items()]

@@ -46,9 +46,7 @@ def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *,
         "clock_pessimistic_mhz": clock.pessimistic,
         "clock_likely_mhz": clock.likely,
         "clock_optimistic_mhz": clock.optimistic,
-        "resident_weight_bytes": sum(
-            call.task.weight_bytes for stage in each.stages if stage.keeps_weights for call in stage.calls
-        ),
+        "resident_weight_bytes": sum(stage.weight_bytes for stage in each.stages),
         "resident_tensors": [tensor.name for stage in each.stages for tensor in stage.kept],
         "resident_activation_bytes": max(stage.map_bytes for stage in each.stages),
         "frame_memory_bytes": round(sum(work.moved_bytes for work in each.works) / each.frames),

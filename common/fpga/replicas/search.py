@@ -16,17 +16,18 @@ from common.fpga.device.board import Board
 from common.fpga.device.resources import Resources, amounts
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.frame import Frame, FrameCall, frame_of
 from common.fpga.replicas.replica import Replica, one_array, replicas_for
-from common.fpga.replicas.residence import with_kept
-from common.fpga.replicas.stream import CallTimes, Division, FrameStage, ReplicaStream, per_s, stream
+from common.fpga.replicas.residence import keeps_weights, with_kept
+from common.fpga.replicas.stream import CallTimes, Division, FrameStage, ReplicaStream, keeping, per_s, stream
 from common.workload.layers import Matmul
 
 DIVISIONS: tuple[Division, ...] = ("frames", "layers", "heads", "one array")
 MOST_STAGES = 8
-NEARLY = 0.95  # of the highest rate: fewer frames in a call that reach it keep the latency low
+NEARLY = 0.99  # of the highest rate: fewer frames in a call that reach it keep the latency low
 BISECTIONS = 40
 # Candidates of a division are compared by calls over so many frames and over the most; the best of either, by all
 # numbers of frames.
@@ -136,24 +137,15 @@ def _promising(timing: CallTimes, frame: Frame, candidates: Iterable[Candidate])
 def _divided(timing: CallTimes, frame: Frame, replica: Replica, counts: dict[str, int]) -> Iterator[Candidate]:
     """Yield each way to divide a frame, or the frames, over so many replicas."""
     count = sum(counts.values())
-    left = replica.left(timing.board, counts)
-    for held in _with_weights_or_without(replica, frame.weight_bytes, left):
-        whole = FrameStage(held, 0, frame.calls)
-        yield "frames", counts, [whole]
-        if count > 1 and any(has_heads(call) for call in frame.calls):
-            yield "heads", counts, [whole]
+    whole = FrameStage(replica, 0, frame.calls)
+    yield "frames", counts, [whole]
+    if count > 1 and any(has_heads(call) for call in frame.calls):
+        yield "heads", counts, [whole]
     for stage_count in range(2, min(count, MOST_STAGES, len(frame.calls)) + 1):
         if count % stage_count == 0:
             stages = balanced(timing, replica, frame.calls, stage_count)
             if len(stages) == stage_count:
                 yield "layers", counts, stages
-                yield "layers", counts, [_resident(stage, left) for stage in stages]
-
-
-def _with_weights_or_without(replica: Replica, weight_bytes: int, left: Resources) -> list[Replica]:
-    """Return the replica as it is, with its memory for activations, and with its weights on the chip if they fit."""
-    held = replica.keeping_weights(weight_bytes, left)
-    return [replica] if held is None else [replica, held]
 
 
 def _placed(
@@ -164,24 +156,16 @@ def _placed(
     stages: Sequence[FrameStage],
     frames: int,
 ) -> Sequence[FrameStage]:
-    """Return the stages with activations on the chip; replicas that share each call exchange theirs over the memory."""
+    """Return the stages with what stays on the chip; replicas that share each call exchange theirs over the memory."""
     if division == "heads":
         return stages
-    return [
-        stage.keeping_activations(frame, frames, stage.replica.left(timing.board, counts), timing.engine_count(stage))
-        for stage in stages
-    ]
+    left = stages[0].replica.left(timing.board, counts)
+    return [keeping(timing, frame, stage, frames, left) for stage in stages]
 
 
 def has_heads(call: FrameCall) -> bool:
     """Return whether a call has products of two activations, such as the heads of an attention, side by side."""
     return any(isinstance(layer, Matmul) and layer.batch > 1 and not layer.has_weight for layer in call.task.layers)
-
-
-def _resident(stage: FrameStage, left: Resources) -> FrameStage:
-    """Return the stage with its weights on the chip, if they fit there."""
-    weight_bytes = sum(call.task.weight_bytes for call in stage.calls)
-    return replace(stage, replica=stage.replica.keeping_weights(weight_bytes, left) or stage.replica)
 
 
 def balanced(timing: CallTimes, replica: Replica, calls: Sequence[FrameCall], stage_count: int) -> list[FrameStage]:
@@ -217,11 +201,12 @@ def _bound_per_s(
 ) -> float:
     """Return the frames per second that no mix of the replicas exceeds, in the likely case."""
     most, quickest = timing.models.replicas.most_frames, []
-    tasks = with_kept(frame.tasks, 0, frame.tensors)
-    calls = [replace(call, task=task) for call, task in zip(frame.calls, tasks, strict=True)]
+    tasks = dict(enumerate(frame.tasks))
+    weights = [call for call, task in tasks.items() if task.weight_bytes and keeps_weights(task)]
+    kept = zip(frame.calls, with_kept(tasks, [*frame.tensors, *weights]), strict=True)
+    ideal = [replace(call, task=task) for call, task in kept]
     for replica in replicas:
-        ideal = replica.keeping_weights(0)
-        work = timing.work(ideal or replica, calls if ideal else frame.calls, most)
+        work = timing.work(replica, ideal if isinstance(replica.main, SystolicArray) else frame.calls, most)
         quickest.append((replica.fabric, per_s(work.slowest_us.likely / most)))
     of_regions = 0.0
     for budget in timing.board.budgets:

@@ -16,7 +16,7 @@ for calls over b frames. A stage's calls are contiguous. ``T`` has the launches:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -30,11 +30,22 @@ from common.fpga.kernels.team import Team
 from common.fpga.planning.problem_builder import LaunchPer, launch_rule
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica
-from common.fpga.replicas.residence import FrameTensor, chosen, memory_of, pages_in, with_kept
+from common.fpga.replicas.residence import (
+    FrameTensor,
+    Resident,
+    chosen,
+    keeps_weights,
+    kept_bytes,
+    memory_of,
+    pages_in,
+    pages_in_use,
+    pages_of,
+    with_kept,
+)
 from common.fpga.speedup.energy import kernel_dynamic_uj
 from common.fpga.speedup.totals import BUFFER_ACCESSES, Card, CardWork
 from common.intervals import NOTHING, ThreePoint, combine, summed
-from common.workload.tasks import Task, batched
+from common.workload.tasks import NOTHING_KEPT, KeptBytes, Task, batched
 
 Division = Literal["frames", "layers", "heads", "one array"]
 UNITS = {"systolic": "arrays", "overlay": "arrays", "attention": "attention", "rowwise": "rows and pools"}
@@ -46,7 +57,7 @@ class FrameStage:
     """Calls that one replica computes of each of its frames.
 
     Attributes:
-        replica: it, with its weights on the chip where they fit.
+        replica: it, with the memories that keep weights and activations.
         first: index of its first call in the frame.
         calls: in the frame's order.
         kept: activations that stay on the chip.
@@ -58,35 +69,14 @@ class FrameStage:
     kept: tuple[FrameTensor, ...] = ()
 
     @property
-    def keeps_weights(self) -> bool:
-        return isinstance(self.replica.main, SystolicArray) and self.replica.main.keeps_weights
+    def weight_bytes(self) -> int:
+        """Bytes of the weights that stay on the chip."""
+        return sum(call.task.kept.weights for call in self.calls)
 
     @property
     def map_bytes(self) -> int:
         """Bytes of the memories that keep activations."""
         return BRAM36_BYTES * pages_in(self.replica.maps)
-
-    def keeping_activations(self, frame: Frame, frames: int, left: Resources, parts: int) -> FrameStage:
-        """Return the stage with activations on the chip over calls of so many frames, as far as they fit.
-
-        Args:
-            frame: whose tensors may stay, if this stage alone has them.
-            frames: of each call.
-            left: what the replica may still take.
-            parts: of the memory: one for each engine that works on frames of its own.
-        """
-        replica, main = self.replica, self.replica.main
-        calls = range(self.first, self.first + len(self.calls))
-        own = [tensor for tensor in frame.tensors if tensor.writer in calls and tensor.last in calls]
-        if not isinstance(main, SystolicArray) or not own:
-            return self
-        kept, most = chosen(own, frames, pages_in(left) // parts)
-        memory = memory_of(most * parts, left, main.ports.bytes_per_cycle)
-        if not kept or memory is None:
-            return self
-        tasks = with_kept([call.task for call in self.calls], self.first, kept)
-        placed = tuple(replace(call, task=task) for call, task in zip(self.calls, tasks, strict=True))
-        return FrameStage(replace(replica, maps=memory), self.first, placed, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +151,10 @@ class CallTimes:
         """Return how many engines of a replica have calls of a stage."""
         return len({self._computed(stage.replica, call.task, 1, 1)[0].kind for call in stage.calls})
 
+    def moved_bytes(self, replica: Replica, task: Task, frames: int) -> int:
+        """Return the bytes that a call over frames moves to and from the card's memory."""
+        return self._computed(replica, task, frames, 1)[1].moved_bytes
+
     def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
         for engine in replica.engines:
             for sharing in dict.fromkeys((members, 1)):  # a call without heads or images for all is one member's
@@ -227,6 +221,55 @@ class ReplicaStream:
     def in_flight(self) -> int:
         """Least number of frames under way at the likely rate (Little 1961), in whole calls."""
         return self.frames * math.ceil(self.latency_us.likely / (self.frames * self.interval_us.likely) - 1e-9)
+
+
+def keeping(timing: CallTimes, frame: Frame, stage: FrameStage, frames: int, left: Resources) -> FrameStage:
+    """Return a stage with activations and weights on the chip over calls of so many frames, as far as they fit.
+
+    Args:
+        frame: whose activations may stay, if this stage alone has them.
+        frames: of each call.
+        left: what the replica may still take.
+    """
+    replica, main = stage.replica, stage.replica.main
+    if not isinstance(main, SystolicArray):
+        return stage
+    tasks = {position: call.task for position, call in enumerate(stage.calls, stage.first)}
+    kept = chosen(list(_residents(timing, frame, stage, tasks, frames)), pages_in(left))
+    contents: list[FrameTensor | int] = []
+    memories = []
+    for kind in (FrameTensor, int):
+        own = [each for each in kept if isinstance(each.content, kind)]
+        memory = memory_of(pages_in_use(own), left, main.ports.bytes_per_cycle)
+        if memory is not None:
+            left += memory.times(-1)
+            contents += [each.content for each in own]
+        memories.append(memory or Resources())
+    placed = zip(stage.calls, with_kept(tasks, contents), strict=True)
+    calls = tuple(replace(call, task=task) for call, task in placed)
+    tensors = tuple(content for content in contents if isinstance(content, FrameTensor))
+    return FrameStage(replace(replica, maps=memories[0], weights=memories[1]), stage.first, calls, tensors)
+
+
+def _residents(
+    timing: CallTimes, frame: Frame, stage: FrameStage, tasks: Mapping[int, Task], frames: int
+) -> Iterator[Resident]:
+    """Yield what may stay on the chip, with the bytes that it would save by itself."""
+    parts, last = timing.engine_count(stage), stage.first + len(stage.calls) - 1
+
+    def moved(call: int, kept: KeptBytes) -> int:
+        return timing.moved_bytes(stage.replica, replace(tasks[call], kept=kept), frames)
+
+    def saved(content: FrameTensor | int) -> float:
+        of_calls = kept_bytes([content], tasks).items()
+        return sum(moved(call, NOTHING_KEPT) - moved(call, kept) for call, kept in of_calls)
+
+    for tensor in frame.tensors:
+        if tensor.writer in tasks and tensor.last in tasks:
+            yield Resident(tensor, tensor.writer, tensor.last, parts * tensor.pages(frames), saved(tensor))
+    for call, task in tasks.items():
+        if task.weight_bytes and keeps_weights(task):
+            yield Resident(call, stage.first, last, pages_of(task.weight_bytes), saved(call))
 
 
 def per_s(every_us: float) -> float:

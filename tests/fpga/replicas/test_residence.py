@@ -17,15 +17,17 @@ from common.fpga.replicas.replica import replicas_for
 from common.fpga.replicas.residence import (
     FrameTensor,
     Reading,
+    Resident,
     chosen,
     frame_tensors,
     keeps_activations,
     memory_of,
     pages_in,
+    pages_in_use,
     with_kept,
 )
 from common.fpga.replicas.search import find_streams
-from common.fpga.replicas.stream import CallTimes, FrameStage, stream
+from common.fpga.replicas.stream import CallTimes, FrameStage, keeping, stream
 from common.fusion.groups import fuse
 from common.workload.layers import Convolution, Matmul, Pooling
 from common.workload.task_candidates import task_candidates
@@ -119,14 +121,32 @@ def test_attention_and_products_of_two_activations_keep_nothing():
     assert keeps_activations(Task("pool", "pool", (Pooling(1, 64, 8, 8, 4, 4, 2, 2, 2, 2),), "int8", 0, 1, 1))
 
 
+def resident(of, frames=1):
+    """What a tensor saves where each reading is loaded once."""
+    return Resident(of, of.writer, of.last, of.pages(frames), frames * (of.bytes + sum(r.bytes for r in of.readings)))
+
+
 def test_pages_are_taken_from_the_writer_to_the_last_reader():
     tensors = [tensor("wide", 0, 1, 2 * PAGE), tensor("long", 0, 3, PAGE), tensor("late", 2, 3, 2 * PAGE + 1)]
     assert [each.pages(1) for each in tensors] == [2, 1, 3]
     assert [each.pages(4) for each in tensors] == [8, 4, 9]
-    assert chosen(tensors, 1, 4) == ((tensors[0], tensors[2], tensors[1]), 4)
-    assert chosen(tensors, 1, 3) == ((tensors[0], tensors[2]), 3)  # the long one holds a page through four calls
-    assert chosen(tensors, 1, 0) == ((), 0)
-    assert chosen([], 1, 4) == ((), 0)
+    wide, long, late = map(resident, tensors)
+    assert chosen([wide, long, late], 4) == [wide, late, long]
+    assert pages_in_use([wide, late, long]) == 4
+    assert chosen([wide, long, late], 3) == [wide, late]  # the long one holds a page through four calls
+    assert pages_in_use([wide, late]) == 3
+    assert chosen([wide, long, late], 0) == chosen([], 4) == []
+    assert pages_in_use([]) == 0
+
+
+def test_weights_that_are_loaded_often_stay_before_a_map_and_those_of_one_load_after_it():
+    """By hand: two pages of four calls; each saved byte counts for the pages and calls that it takes."""
+    output = Resident(tensor("map", 1, 2, 2 * PAGE), 1, 2, 2, 4 * PAGE)  # 1.0 of a page a call
+    often, once = Resident(3, 0, 3, 2, 10 * PAGE), Resident(3, 0, 3, 2, 2 * PAGE)  # 1.25 and 0.25
+    assert chosen([output, often], 2) == [often]
+    assert chosen([output, once], 2) == [output]
+    assert chosen([output, often], 4) == [often, output]
+    assert chosen([replace(once, saved_bytes=0)], 4) == []
 
 
 @pytest.mark.slow
@@ -135,17 +155,17 @@ def test_no_call_has_more_pages_than_there_are_and_the_choice_is_near_the_best()
     shares = []
     for _ in range(150):
         spans = [sorted(draw.sample(range(8), 2)) for _ in range(8)]
-        tensors = [tensor(str(n), *span, draw.randint(1, 6 * PAGE)) for n, span in enumerate(spans)]
+        tensors = [resident(tensor(str(n), *span, draw.randint(1, 6 * PAGE))) for n, span in enumerate(spans)]
         pages = draw.randint(1, 14)
 
         def used(kept):
-            return max(sum(-(-each.bytes // PAGE) for each in kept if each.writer <= c <= each.last) for c in range(8))
+            return max(sum(each.pages for each in kept if each.first <= call <= each.last) for call in range(8))
 
-        kept, most = chosen(tensors, 1, pages)
-        assert used(kept) == most <= pages if kept else most == 0
+        kept = chosen(tensors, pages)
+        assert used(kept) == pages_in_use(kept) <= pages if kept else pages_in_use(kept) == 0
         fitting = (way for count in range(9) for way in combinations(tensors, count) if used(way) <= pages)
-        best = max(sum(each.moved_bytes for each in way) for way in fitting)
-        shares.append(sum(each.moved_bytes for each in kept) / best if best else 1.0)
+        best = max(sum(each.saved_bytes for each in way) for way in fitting)
+        shares.append(sum(each.saved_bytes for each in kept) / best if best else 1.0)
     assert min(shares) > 0.45
     assert sum(shares) / len(shares) > 0.9
 
@@ -158,11 +178,12 @@ def test_memory_is_ultraram_first_and_as_wide_as_the_ports():
     assert memory_of(5, Resources(bram36=8.0), 16.0) == Resources(bram36=5.0)
     assert memory_of(5, room, 64.0) == Resources(uram=2.0, bram36=6.0)  # eight blocks of 72 bits beside a port of 512
     assert memory_of(5, Resources(uram=7.0), 64.0) is None
+    assert memory_of(0, Resources(uram=7.0), 64.0) == Resources()
 
 
 def test_kept_operand_residual_and_result_cross_no_port(replica):
     """By hand: a call whose weights alone leave the chip's memory, over three frames."""
-    task = with_kept(CHAIN, 0, TENSORS)[1]
+    task = with_kept(dict(enumerate(CHAIN)), TENSORS)[1]
     assert task.kept == KeptBytes(operand=64 * PLANE, written=256 * PLANE)
     task = batched(task, 3)
     plain, kept = (replica.main.estimate(each) for each in (replace(task, kept=KeptBytes()), task))
@@ -187,41 +208,58 @@ def test_a_pool_whose_map_is_on_the_chip_reads_nothing(replica):
     assert engine.estimate(pool).moved_bytes >= 64 * (56**2 + PLANE)
 
 
-def test_a_stage_builds_the_memory_that_its_tensors_take(u250, models, replica):
+def test_kept_weights_cross_no_port_for_any_number_of_frames(replica):
+    task = CHAIN[1]
+    kept = with_kept({1: task}, [1])[0]
+    assert kept.kept == batched(kept, 3).kept == KeptBytes(weights=64 * 256)
+    plain, held = (replica.main.estimate(batched(each, 3)) for each in (task, kept))
+    assert (plain.moved_bytes - held.moved_bytes) % (64 * 256) == 0
+    assert plain.moved_bytes - held.moved_bytes == held.kept_bytes >= 64 * 256
+    assert held.moved_bytes >= 3 * (64 + 256) * PLANE  # the maps cross
+
+
+def test_a_stage_builds_the_memories_that_its_tensors_and_weights_take(u250, models, replica):
     frame, timing = chain_frame(), CallTimes(u250, models, "int8", "group")
     counts = {region.name: 1 for region in u250.regions}
-    plain = FrameStage(replica, 0, frame.calls)
-    held = plain.keeping_activations(frame, 2, replica.left(u250, counts), timing.engine_count(plain))
+    plain, left = FrameStage(replica, 0, frame.calls), replica.left(u250, counts)
+    held = keeping(timing, frame, plain, 2, left)
     assert [each.name for each in sorted(held.kept, key=lambda each: each.writer)] == ["a", "b", "c"]
     pages = sum(-(-2 * amount * PLANE // PAGE) for amount in (64, 256, 64))  # all three are alive in the third call
-    assert held.replica.maps == memory_of(pages, replica.left(u250, counts), replica.main.ports.bytes_per_cycle)
+    width = replica.main.ports.bytes_per_cycle
+    assert held.replica.maps == memory_of(pages, left, width)
+    assert held.weight_bytes == sum(task.weight_bytes for task in CHAIN)
+    of_weights = sum(-(-task.weight_bytes // PAGE) for task in CHAIN)
+    assert held.replica.weights == memory_of(of_weights, left + held.replica.maps.times(-1), width)
     for region in u250.regions:
         assert held.replica.fabric.fits(u250.budget(region))
     moved = [stream(timing, frame, "frames", counts, [each], 2).works[0].moved_bytes for each in (plain, held)]
-    saved = sum(each.moved_bytes for each in TENSORS)
-    assert moved[0] - moved[1] >= 2 * saved
+    saved = sum(each.bytes + sum(reading.bytes for reading in each.readings) for each in TENSORS)
+    assert moved[0] - moved[1] >= 2 * saved + held.weight_bytes
     assert moved[1] >= 2 * (64 + 64) * PLANE  # the first operand and the last result cross
-    tight = Resources(uram=0.0, bram36=7.0)
-    assert plain.keeping_activations(frame, 2, tight, 1) is plain  # narrower than its port
+    tight = keeping(timing, frame, plain, 2, Resources(uram=0.0, bram36=7.0))  # narrower than its port
+    assert (tight.kept, tight.weight_bytes, tight.replica) == ((), 0, replica)
 
 
-def test_what_two_stages_share_crosses_the_memory(u250, replica):
-    frame = chain_frame()
+def test_what_two_stages_share_crosses_the_memory(u250, models, replica):
+    frame, timing = chain_frame(), CallTimes(u250, models, "int8", "group")
     room = Resources(uram=100.0)
-    first = FrameStage(replica, 0, frame.calls[:2]).keeping_activations(frame, 1, room, 1)
-    second = FrameStage(replica, 2, frame.calls[2:]).keeping_activations(frame, 1, room, 1)
+    first = keeping(timing, frame, FrameStage(replica, 0, frame.calls[:2]), 1, room)
+    second = keeping(timing, frame, FrameStage(replica, 2, frame.calls[2:]), 1, room)
     assert first.kept == ()
     assert [each.name for each in second.kept] == ["c"]
+    assert [call.task.kept.weights for call in second.calls] == [task.weight_bytes for task in CHAIN[2:]]
 
 
-def test_each_engine_has_its_own_part_of_the_memory(replica):
-    frame = chain_frame()
-    room = Resources(uram=30.0)
-    whole, half = (FrameStage(replica, 0, frame.calls).keeping_activations(frame, 1, room, parts) for parts in (1, 2))
-    assert {each.name for each in half.kept} == {each.name for each in whole.kept} == {"a", "b", "c"}
-    assert pages_in(half.replica.maps) >= 2 * (pages_in(whole.replica.maps) - 8)
-    third = FrameStage(replica, 0, frame.calls).keeping_activations(frame, 1, room, 4)
-    assert len(third.kept) < 3
+def test_each_engine_has_its_own_part_of_the_memory(u250, models):
+    """The same chain alone, and with a pool of its own behind it, which is another engine's."""
+    pool = Task("pool", "pool", (Pooling(1, 64, 28, 28, 14, 14, 2, 2, 2, 2),), "int8", 0, 64 * PLANE, 64 * PLANE // 4)
+    alone = chain_frame()
+    both = Frame((*alone.calls, FrameCall(4, pool, reads_host=False)), tensors=TENSORS)
+    replica = next(iter(replicas_for(u250, "int8", models, both, None)))
+    timing, room = CallTimes(u250, models, "int8", "group"), Resources(uram=60.0)
+    one, two = (keeping(timing, each, FrameStage(replica, 0, each.calls), 1, room) for each in (alone, both))
+    assert {each.name for each in one.kept} == {each.name for each in two.kept} == {"a", "b", "c"}
+    assert pages_in(two.replica.maps) >= 2 * (pages_in(one.replica.maps) - 8)
 
 
 @pytest.mark.slow

@@ -114,7 +114,6 @@ class SystolicArray(OnPorts):
         design_bands: the same in the designs around them.
         spans_regions: whether it may span several super logic regions.
         dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
-        keeps_weights: whether the weights of its layers are on the chip from run to run.
         variant: distinguishes it from other arrays of its size on the same board; empty for the usual one.
     """
 
@@ -134,7 +133,6 @@ class SystolicArray(OnPorts):
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
     dsp_cycles: int = 1
-    keeps_weights: bool = False
     variant: str = ""
 
     @property
@@ -286,7 +284,7 @@ class SystolicArray(OnPorts):
         if not matmul.has_weight:
             return Operands(0.0, 0.0, 0.0)
         beside = (task.kept.beside + task.kept.written) / matmul.batch
-        of_weights = parts.b if self.keeps_weights else 0.0
+        of_weights = parts.b if task.kept.weights else 0.0
         return Operands(parts.a if task.kept.operand else 0.0, of_weights, min(parts.c, beside))
 
     def _oriented(self, matmul: Matmul, parts: Operands, kept: Operands, is_transposed: bool) -> MappedProduct:
@@ -300,8 +298,8 @@ class SystolicArray(OnPorts):
             self.ports.duplex_cycles,
         )
         moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
-        read, kept_bytes = (on_chip.b if is_transposed else on_chip.a), matmul.batch * on_chip.total
-        cycles = max(cycles, matmul.batch * max(read, on_chip.c) / self.ports.bytes_per_cycle) + self.once_cycles
+        kept_bytes, longest = matmul.batch * on_chip.total, max(on_chip.a, on_chip.b, on_chip.c)
+        cycles = max(cycles, matmul.batch * longest / self.ports.bytes_per_cycle) + self.once_cycles
         return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles, kept_bytes)
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
