@@ -17,7 +17,7 @@ from typing import Literal
 from benchmarks.kernels.engine_runs import NETWORKS as ENGINE_NETWORKS
 from benchmarks.kernels.engine_runs import engine_runs
 from benchmarks.kernels.overlay_fit import CONFIGS, Network, configured, network, predicted
-from benchmarks.kernels.published import OPENED, Design, designs, generic_figures, network_figures
+from benchmarks.kernels.published import OPENED, Design, GenericFigures, designs, generic_figures, network_figures
 from benchmarks.kernels.zoo_networks import NETWORKS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
@@ -166,7 +166,7 @@ def timed() -> Iterator[Timed]:
             calls = equations(array_of(design), [task_of(_part(design.layer, design.count), design.precision)])
             cycles, origin = design.time_us * design.clock_mhz, f"{design.source} ({design.trust})"
             yield Timed(design.family, design.name, "product", cycles, calls, origin, design.trust in OPENED)
-    yield from _on_generic_arrays()
+    yield from on_generic_arrays(generic_figures())
     yield from _on_overlays()
     yield from _on_the_engine()
 
@@ -176,12 +176,18 @@ def _part(layer: Matmul | Convolution, count: int) -> Matmul | Convolution:
     return replace(layer, m=ceil(layer.m / count)) if isinstance(layer, Matmul) else layer
 
 
-def _on_generic_arrays() -> Iterator[Timed]:
-    for figures in generic_figures():
+def held_out() -> Iterator[Timed]:
+    """Yield the published times that took part in no fit and no interval."""
+    yield from on_generic_arrays(generic_figures("held_out"))
+
+
+def on_generic_arrays(found: Iterable[GenericFigures]) -> Iterator[Timed]:
+    """Yield the times of whole networks on arrays that were built for none of them."""
+    for figures in found:
         design, clock = figures.design, figures.design.clock_mhz or NO_CLOCK_MHZ
         for name, time_us in figures.time_us.items():
-            found = (at_precision(task, design.precision) for task in counted_network(name)[1])
-            tasks = [task for task in found if task.kind == "conv" or not figures.is_convolutions_only]
+            all_tasks = (at_precision(task, design.precision) for task in counted_network(name)[1])
+            tasks = [task for task in all_tasks if task.kind == "conv" or not figures.is_convolutions_only]
             calls, origin = equations(array_of(design), tasks), f"{design.source} ({design.trust})"
             yield Timed(design.family, f"{name} on {design.name}", "network", time_us * clock, calls, origin, True)
 

@@ -114,9 +114,9 @@ def designs(key: str = "arrays") -> list[Design]:
     return [_design(section) for section in Section.of_file(FILE).sections(key)]
 
 
-def generic_figures() -> Iterator[GenericFigures]:
-    """Yield the networks that were measured on generic arrays, array by array."""
-    for section in Section.of_file(FILE).sections("generic"):
+def generic_figures(key: str = "generic") -> Iterator[GenericFigures]:
+    """Yield the networks that were measured on generic arrays, array by array: those of ``generic`` or ``held_out``."""
+    for section in Section.of_file(FILE).sections(key):
         rates = section.section("frames_per_second")
         times = {name: 1e6 / rates.number(name) for name in rates}
         yield GenericFigures(_design(section), section.switch("convolutions_only", default=False), times)

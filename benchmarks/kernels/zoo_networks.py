@@ -21,6 +21,8 @@ IMAGE = 224
 INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 VGG19 = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 WIDTHS = (64, 128, 256, 512)  # of a ResNet's bottlenecks
+# Channels of Darknet-19's convolutions between its pools; every second one has a window of 1.
+DARKNET = ((32,), (64,), (128, 64, 128), (256, 128, 256), (512, 256, 512, 256, 512), (1024, 512, 1024, 512, 1024))
 # CaffeNet (Krizhevsky et al., NIPS 2012): channels, window, stride, padding, groups, whether a pool follows.
 ALEXNET = (
     (96, 11, 4, 0, 1, True),
@@ -137,6 +139,25 @@ def _resnet20() -> onnx.ModelProto:
     return classifier(builder, x, "fc", channels, (1, 3, 32, 32))
 
 
+def _yolov2() -> onnx.ModelProto:
+    """YOLOv2 for COCO on 416 × 416 pixels (Redmon, Farhadi, CVPR 2017; darknet's yolov2.cfg), without its decoding."""
+    builder = GraphBuilder("yolov2", has_weights=False)
+    x, before, channels = "input", "input", 3
+    for stage, widths in enumerate(DARKNET):
+        if stage:
+            x, before = max_pool(builder, x, f"s{stage}/pool", 2, 2), x
+        for number, width in enumerate(widths):
+            window = 1 if number % 2 else 3
+            x, channels = _unit(builder, x, f"s{stage}/c{number}", (width, channels, window, window)), width
+    for number in range(2):
+        x = _unit(builder, x, f"head/c{number}", (1024, 1024, 3, 3))
+    passed = _unit(builder, before, "pass", (64, 512, 1, 1))
+    x = builder.node("Concat", [builder.node("SpaceToDepth", [passed], "pass", blocksize=2), x], "head", axis=1)
+    x = _unit(builder, x, "head/c2", (1024, 1280, 3, 3))
+    x = conv(builder, x, "head/boxes", (425, 1024, 1, 1))
+    return classifier(builder, x, "fc", 425, (1, 3, 416, 416))
+
+
 def _of_eight(channels: float) -> int:
     return max(8, int(channels + 4) // 8 * 8)
 
@@ -144,6 +165,7 @@ def _of_eight(channels: float) -> int:
 NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "alexnet": _alexnet,
     "resnet20-cifar": _resnet20,
+    "yolov2": _yolov2,
     "resnet18": partial(build_resnet18, batch=1, has_weights=False),
     "vgg16": partial(build_vgg16, batch=1, has_weights=False),
     "vgg19": partial(build_vgg16, batch=1, has_weights=False, stages=VGG19),
@@ -157,6 +179,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "resnet50": partial(build_resnet50, batch=1),
     "resnet50-v1": partial(_resnet, (3, 4, 6, 3), strides_last=False),
     "resnet50-slim": partial(_resnet, (3, 4, 6, 3), strides_last=True),
+    "resnet101-v1": partial(_resnet, (3, 4, 23, 3), strides_last=False),
     "resnet101-slim": partial(_resnet, (3, 4, 23, 3), strides_last=True),
     "resnet152-slim": partial(_resnet, (3, 8, 36, 3), strides_last=True),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import exp, inf, log, sqrt
 from statistics import fmean
@@ -10,7 +11,16 @@ import numpy as np
 import pytest
 
 from benchmarks.kernels import array_coverage
-from benchmarks.kernels.array_designs import MODELS, RESOURCES, Counted, Scope, counted, timed
+from benchmarks.kernels.array_designs import (
+    MODELS,
+    RESOURCES,
+    Counted,
+    Scope,
+    counted,
+    counted_network,
+    held_out,
+    timed,
+)
 from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, band_of, held, left_out, narrowest, spread_of
 from benchmarks.kernels.published import OPENED, closures, designs, generic_figures, network_figures
 from common.fpga.kernels.systolic.array_timing import Serves
@@ -77,7 +87,10 @@ def test_every_published_figure_has_a_source_and_says_whether_it_was_opened() ->
     generic = list(generic_figures())
     assert {each.design.family for each in generic} == {"chaidnn", "xdnn", "rmpe", "tensil"}
     assert sum(len(each.time_us) for each in generic) == 16
-    assert all(each.design.trust in OPENED and each.design.source for each in generic)
+    apart = list(generic_figures("held_out"))
+    used = {row.family for row in rows if not row.is_referee} | {each.design.family for each in generic}
+    assert not used & {each.design.family for each in apart}
+    assert all(each.design.trust in OPENED and each.design.source for each in [*generic, *apart])
 
 
 @pytest.mark.slow
@@ -140,6 +153,27 @@ def test_times_of_families_that_took_no_part_in_the_interval(serves: Serves, cou
     assert len(judged) == count
     assert coverage(judged) >= 0.8
     assert sum(row.is_inside for row in judged) / count >= 0.9
+
+
+@pytest.mark.exhaustive
+def test_times_of_families_that_took_part_in_nothing() -> None:
+    """As documented; the fit and its interval are those of the configuration, which no held-out row has changed."""
+    judged = list(array_coverage.judged_held_out())
+    inside = Counter(row.family for row in judged if row.is_inside)
+    assert inside == {"vectorblox": 9, "ghp": 13, "dhm2013724": 5}
+    assert Counter(row.family for row in judged) == {**inside, "embeddedcnn": 2}
+    assert all(sum(ideal for _, ideal in point.calls) < point.published for point in held_out())  # no share above 1
+    band = MODELS.systolic.scatters["network"].band
+    worst, likely, best = band.cases
+    assert all(row.band.low == pytest.approx(best / likely, abs=1e-3) for row in judged)
+    assert all(row.band.high == pytest.approx(worst / likely, abs=1e-3) for row in judged)
+
+
+@pytest.mark.parametrize(("name", "gop"), [("yolov2", 29.47), ("resnet101-v1", 15.136), ("vgg16", 30.693)])
+def test_networks_have_the_operations_that_others_state(name: str, gop: float) -> None:
+    """The darknet port states 29.47; GHP's files state the convolutions of the other two (hw_conv_op)."""
+    macs = sum(task.macs for task in counted_network(name)[1] if task.kind == "conv")
+    assert 2e-9 * macs == pytest.approx(gop, rel=3e-4)
 
 
 def test_the_narrowest_band_by_hand() -> None:
