@@ -45,8 +45,10 @@ def tensor_flows(graph: SourceGraph, groups: Sequence[Group], formats: Sequence[
     readers: dict[str, set[int]] = {}
     for name, node in graph.nodes.items():
         for tensor in graph.variables(node):
-            # The readers of a view read its bytes, not the view; the owner of a body waits for the body's results.
-            if graph.reads[tensor, name] != 0 or node.op_type in CONTROL_FLOW:
+            # The readers of a view read its bytes, not the view. The owner of a body waits for the body's results, and
+            # a view that the model returns waits for the bytes.
+            waits = node.op_type in CONTROL_FLOW or not graph.returned.isdisjoint(node.outputs)
+            if graph.reads[tensor, name] != 0 or waits:
                 readers.setdefault(graph.storage.get(tensor, tensor), set()).add(owner[name])
     returned = {graph.storage.get(tensor, tensor) for tensor in graph.returned}
     flows = []
