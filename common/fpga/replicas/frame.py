@@ -35,7 +35,8 @@ class Frame:
         host_us: of the steps that stay on the host.
         to_card_us: of all transfers to the card.
         to_host_us: of all transfers to the host.
-        convert_us: of all conversions between number formats, one after the other.
+        convert_in_us: of all conversions to number formats of the card, one after the other.
+        convert_out_us: of those to the host's.
         link_bytes: over the link, both ways.
         live_bytes: most bytes of activations in the card's memory at one moment.
         tensors: activations that may stay on the chip.
@@ -45,7 +46,8 @@ class Frame:
     host_us: ThreePoint = NOTHING
     to_card_us: ThreePoint = NOTHING
     to_host_us: ThreePoint = NOTHING
-    convert_us: ThreePoint = NOTHING
+    convert_in_us: ThreePoint = NOTHING
+    convert_out_us: ThreePoint = NOTHING
     link_bytes: int = 0
     live_bytes: int = 0
     tensors: tuple[FrameTensor, ...] = ()
@@ -81,7 +83,8 @@ def frame_of(plan: Plan) -> Frame:
         _rest_us(plan, on_card),
         summed(flow.h2d_us for flow in to_card),
         summed(flow.d2h_us for flow in to_host),
-        summed([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
+        summed(flow.h2d_convert_us for flow in to_card),
+        summed(flow.d2h_convert_us for flow in to_host),
         sum(sizes[flow.tensor] for flow in (*to_card, *to_host)),
         _live_bytes(tensor_flows(workload.graph, workload.groups, group_formats(workload.groups, precision))),
         frame_tensors(workload.graph, workload.groups, by_group, precision),

@@ -174,6 +174,7 @@ class ReplicaStream:
         frames: that each call computes together.
         works: work of each stage's calls.
         busy_us: time of each resource for one frame.
+        convert_us: conversions of one frame between number formats, to those of the card and to the host's.
         latency_us: of the frames of one call, from the first transfer to the last result, in an empty pipeline.
         memory_bytes: of weights and of the frames in flight in the card's memory.
     """
@@ -185,6 +186,7 @@ class ReplicaStream:
     frames: int
     works: tuple[StageWork, ...]
     busy_us: Mapping[str, ThreePoint]
+    convert_us: tuple[ThreePoint, ThreePoint]
     latency_us: ThreePoint
     memory_bytes: int
 
@@ -306,11 +308,10 @@ def stream(
         "power": _power_us(timing, works, frames),
     }
     busy |= {name: us for name, us in shared.items() if us.pessimistic > 0}
-    around = combine(
-        lambda *parts: frames * sum(parts), frame.to_card_us, frame.to_host_us, frame.convert_us, frame.host_us
-    )
+    convert = frame.convert_in_us, frame.convert_out_us
+    around = combine(lambda *parts: frames * sum(parts), frame.to_card_us, frame.to_host_us, *convert, frame.host_us)
     latency = summed([around, *(work.latency_us for work in works)])
-    found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, latency, 0)
+    found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, convert, latency, 0)
     copies = chains if timing.board.memory.channel_count > 1 else 1  # a copy in the channels of each chain
     return replace(found, memory_bytes=copies * frame.weight_bytes + found.in_flight * frame.live_bytes)
 

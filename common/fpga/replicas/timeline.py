@@ -1,4 +1,4 @@
-"""The first frames of a stream on one clock: host, link, and each replica, in the likely case.
+"""The first frames of a stream on one clock: host, link, converters, and each replica, in the likely case.
 
 A bar holds all calls of some frames on the engines of one kind, because a replica's calls follow each other by the
 microsecond. Its frames begin when they are on the card, or when the stage before is done with them.
@@ -12,8 +12,9 @@ from typing import Literal
 
 from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fpga.replicas.stream import ReplicaStream
+from common.intervals import ThreePoint
 
-Activity = Literal["host", "kernel", "transfer"]
+Activity = Literal["host", "kernel", "transfer", "conversion"]
 ROUNDS = 3  # calls of each chain that are shown: the second waits for the first, and the third shows the interval
 
 
@@ -63,14 +64,21 @@ def _call(stream: ReplicaStream, call: int, free: dict[str, float]) -> Iterator[
         free[lane] = start + every_us
         return FrameBar(lane, activity, first, last, start, start + every_us)
 
+    def converted(lane: str, us: ThreePoint, after_us: float) -> FrameBar:
+        return FrameBar(lane, "conversion", first, last, after_us, after_us + us.likely * whole)  # waits for nothing
+
     whole = stream.frames
     shared = {name: us.likely * whole for name, us in stream.busy_us.items()}
     bar = taken("h2d", "transfer", shared.get("link to the card", 0.0), ready)
+    yield bar
+    bar = converted("convert-in", stream.convert_us[0], bar.finish_us)
     yield bar
     for lane, work in zip(lanes_of(stream, chain), stream.works, strict=True):
         for unit, us in work.busy_us.items():
             bar = taken(f"{lane} {unit}", "kernel", us.likely, bar.finish_us)
             yield bar
+    bar = converted("convert-out", stream.convert_us[1], bar.finish_us)
+    yield bar
     bar = taken("d2h", "transfer", shared.get("link to the host", 0.0), bar.finish_us)
     yield bar
     yield taken("host", "host", shared.get("host", 0.0), bar.finish_us)

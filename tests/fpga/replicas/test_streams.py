@@ -98,6 +98,19 @@ def test_each_resource_takes_its_share_of_a_frame(u280, models, replicas):
     assert made.in_flight - 7 < made.latency_us.likely / made.interval_us.likely <= made.in_flight
 
 
+def test_the_first_frames_end_when_the_latency_says(u280, models, replicas):
+    """In an empty pipeline, frames pass link, converters, array and host one after the other."""
+    times = {"host_us": 43, "to_card_us": 29, "convert_in_us": 19, "convert_out_us": 5, "to_host_us": 11}
+    frame = replace(FRAME, **{name: ThreePoint.exactly(us) for name, us in times.items()})
+    made = stream(timing_of(u280, models), frame, "frames", {"SLR0": 1}, [FrameStage(replicas[0], 0, frame.calls)], 7)
+    bars = [bar for bar in first_calls(made) if bar.first_frame == 1]
+    converted = [(bar.lane, bar.finish_us - bar.start_us) for bar in bars if bar.activity == "conversion"]
+    assert [lane for lane, _ in converted] == ["convert-in", "convert-out"]
+    assert [us for _, us in converted] == pytest.approx([7 * 19, 7 * 5])
+    assert all(before.finish_us == after.start_us for before, after in pairwise(bars))
+    assert bars[-1].finish_us == pytest.approx(made.latency_us.likely)
+
+
 def test_power_bounds_the_rate_at_the_limit_of_the_card(u280, models, replicas):
     """A card of little more power than it draws at rest takes the time in which that little is enough."""
     weak = replace(u280, limit_w=42.4, static_w=ThreePoint.exactly(41.4))
