@@ -41,5 +41,5 @@ module systolic_accumulator #(
       end
     end
   endgenerate
-  wire unused = &{1'b0, wide[0]};
+  wire unused = &{1'b0, wide[0], last};
 endmodule

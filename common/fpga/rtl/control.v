@@ -97,11 +97,11 @@ module systolic_drain #(
       assign drain[g] = leaving != 0;
       // A row takes over only the sums above it: what it holds after them belongs to the next fold.
       for (r = 0; r < LENGTH; r = r + 1) begin : row
-        assign shift[TOP+r] = leaving > LENGTH - r;
+        assign shift[TOP+r] = {24'b0, leaving} > LENGTH - r;
       end
       always @(posedge clk) begin
         if (rst) leaving <= 0;
-        else if (reached[g+1]) leaving <= LENGTH;
+        else if (reached[g+1]) leaving <= LENGTH[7:0];
         else if (drain[g]) leaving <= leaving - 1;
       end
     end

@@ -108,7 +108,7 @@ class Design:
 
     def verilog(self) -> str:
         """Return the whole text; the top module is called :attr:`name`."""
-        return modules() + self._top()
+        return "// verilator lint_off DECLFILENAME\n" + modules() + self._top()
 
     def _top(self) -> str:
         bits, result_bits = self.format.bits, self.format.accumulator_bits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from math import ceil
 
@@ -279,3 +280,22 @@ def test_fit_writes_its_section_and_leaves_the_rest(monkeypatch, tmp_path):
     fit = read_systolic(Section.of_file(copy)).fits["int8", "simple", "ff"]
     assert (fit.fit_count, fit.held_out_count) == (10, 12)
     assert fit.worst_error < 0.002
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "design",
+    [
+        Design(3, 4, "int8"),
+        Design(9, 16, "int16", simd=2),
+        Design(8, 4, "int4", overlap=True, sums_per_cycle=2),
+        Design(7, 4, "int8", overlap=True, is_pipelined=True, has_wide_multipliers=False),
+    ],
+    ids=lambda design: design.name,
+)
+def test_the_linter_has_nothing_to_say(design, tmp_path):
+    (tmp_path / "array.v").write_text(design.verilog(), encoding="utf-8")
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", design.name, "array.v"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
