@@ -27,7 +27,7 @@ from models.transformers.encoder import build_encoder
 
 CONFIGS = ROOT / "configs"
 TABLE = Path(__file__).with_suffix(".csv")
-COLUMNS = ("network", "fabric", "rows", "cols", "simd", "word_bytes", "planned_cycles", "simulated_cycles")
+COLUMNS = ("network", "fabric", "rows", "cols", "simd", "word_bytes", "simulated_cycles")
 USUAL_BOARD = "u250"  # for the share of a memory's peak rate
 IMAGE = 64
 NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
@@ -54,10 +54,9 @@ class EnginePlace:
 
 @dataclass(frozen=True, slots=True)
 class EngineCycles:
-    """Cycles that the engine's own model planned for a network, and those that the simulation took."""
+    """Cycles that a network took in simulation."""
 
     place: EnginePlace
-    planned: int
     simulated: int
 
 
@@ -77,7 +76,7 @@ def engine_runs(path: Path = TABLE) -> list[EngineCycles]:
 def _run(row: Mapping[str, str]) -> EngineCycles:
     size = int(row["rows"]), int(row["cols"]), int(row["simd"])
     place = EnginePlace(row["network"], row["fabric"], size, int(row["word_bytes"]))
-    return EngineCycles(place, int(row["planned_cycles"]), int(row["simulated_cycles"]))
+    return EngineCycles(place, int(row["simulated_cycles"]))
 
 
 def add_run(path: Path, run: EngineCycles) -> None:
@@ -88,4 +87,4 @@ def add_run(path: Path, run: EngineCycles) -> None:
         writer.writerow(COLUMNS)
         for each in [*others, run]:
             place = each.place
-            writer.writerow([place.network, place.fabric, *place.size, place.word_bytes, each.planned, each.simulated])
+            writer.writerow([place.network, place.fabric, *place.size, place.word_bytes, each.simulated])

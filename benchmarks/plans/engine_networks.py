@@ -14,7 +14,7 @@ cycles are within 5 % of the simulated ones in total, and within 10 % for each c
 your own, with one input, whose batch becomes 1.
 
 Printed too: the cycles that 07 has for the network on an array of this size, with their interval. With --record,
-planned and simulated cycles of networks with right tensors go into a table; that of benchmarks/kernels/engine_runs.py
+the simulated cycles of networks with right tensors go into a table; that of benchmarks/kernels/engine_runs.py
 is one of the families of designs of which 07's intervals learn. With --board, 07 plans each network for that board,
 among arrays that the engine can be. The engine then has the size and the buffers of the plan's array, and its memory
 the rate of the array's port. Each call of the plan is printed beside the cycles and the interval that 07 has for it.
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--board", help="of configs/boards: the engine is the array that 07 plans for it")
     parser.add_argument("--multipliers", type=int, default=64, help="at most, of that array (default: 64)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the image (default: 0)")
-    parser.add_argument("--record", type=Path, help="add each network's planned and simulated cycles to this table")
+    parser.add_argument("--record", type=Path, help="add each network's simulated cycles to this table")
     given = parser.parse_args(argv)
     if not is_there("verilator"):
         print("engine_networks: skipped: no verilator; make rtl-tools installs it", file=sys.stderr)
@@ -150,7 +150,7 @@ def _on_engine(
     modelled, found = modelled_cycles(model, design, fabric), sum(call.cycles for call in judged.run.calls)
     if table and judged.is_equal:  # however near the planned cycles are: a choice by them would flatter the interval
         place = EnginePlace(name, fabric.name, (design.rows, design.cols, design.simd), design.word_bytes)
-        add_run(table, EngineCycles(place, round(judged.planned_cycles), found))
+        add_run(table, EngineCycles(place, found))
     is_inside = modelled.optimistic <= found <= modelled.pessimistic
     print(
         f"07 has {modelled.likely:,.0f} cycles for an array of this size, {modelled.optimistic:,.0f} to "
@@ -274,13 +274,11 @@ class JudgedRun:
     Attributes:
         is_equal: whether all tensors have the integers of numpy, and nearly those of ONNX Runtime.
         is_near: whether planned cycles are near, in total and for each call.
-        planned_cycles: of all calls.
     """
 
     run: EngineRun
     is_equal: bool
     is_near: bool
-    planned_cycles: float
 
     @property
     def exit_code(self) -> int:
@@ -312,7 +310,7 @@ def simulated(
     print(f"memory: {run.row_miss_cycles:,} cycles opened rows, {run.refresh_cycles:,} waited for refreshes")
     print(f"each layer is within {units} units of the last place of ONNX Runtime's on the same integers")
     is_equal = _are_equal(network, run, expected) and units <= MOST_UNITS
-    return JudgedRun(run, is_equal, _is_near(planned, run), sum(each.total for each in planned))
+    return JudgedRun(run, is_equal, _is_near(planned, run))
 
 
 def _signed(tensor: EngineTensor, values: Any) -> NDArray[np.int64]:
