@@ -68,7 +68,6 @@ from common.messages.errors import UpstreamError
 from common.metrics.ingest import TOKEN_FILE
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
-from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -105,7 +104,7 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
             test = harness.load(events.drain_if_due)
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, meters.process_figures())
     load_stage.add_load(transaction, tables)
     slow, lines = observer.slow_calls(call_series(test.record, steady(test.record).start_index or 0), events)
     transaction.add_rows("load_disturbances", slow_call_rows(test.record, slow))

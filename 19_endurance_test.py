@@ -42,7 +42,6 @@ from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
-from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -74,8 +73,7 @@ def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> l
         endurance = load_by_parts(harness, stage.settings.part, meters.process_watch)
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    process = {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
-    tables = load_tables(endurance.last, setup, process)
+    tables = load_tables(endurance.last, setup, meters.process_figures())
     transaction.add_rows("endurance", endurance.rows)
     transaction.add_document("endurance_summary", endurance.summary)
     transaction.mark_incomplete(endurance.lacks, "endurance", "endurance_summary")

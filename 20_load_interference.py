@@ -41,7 +41,6 @@ from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.messages.errors import CommandLineError
 from common.metrics.ingest import TOKEN_FILE
-from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -81,8 +80,7 @@ def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, o
         interference = load_alone_and_together(harness, other, [one.served_model for one in (harness, other)])
         setup = {**harness.figures, **link(), "interference": interference_figures(interference.rows)}
     transaction.release()  # the disk may have filled meanwhile
-    process = {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
-    tables = load_tables(interference.last, setup, process)
+    tables = load_tables(interference.last, setup, meters.process_figures())
     transaction.add_rows("load_interference", interference.rows)
     transaction.mark_incomplete(interference.lacks, "load_interference")
     stage.note(*interference.lacks, *tables.lacks)

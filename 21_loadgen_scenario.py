@@ -36,7 +36,6 @@ from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
-from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -74,7 +73,7 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
             transaction.add_copy("loadgen_summary", folder / SUMMARY)
         setup = {**harness.figures, **link(), "arrivals": f"LoadGen {scenario}", "loadgen_results": results}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, meters.process_figures())
     stage.note(*tables.lacks)
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))

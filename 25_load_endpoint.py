@@ -44,7 +44,6 @@ from common.load.settings import EndpointLoad, EndpointSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
-from common.profiling.trace.utilization import peak_resident_bytes
 from common.table_rows import LoadEndpointDocument
 from common.view.load.load_text import load_report, steps_report
 
@@ -73,7 +72,7 @@ def load(stage: cli.StageRun, transaction: Transaction, endpoint_load: EndpointL
         test = harness.load()
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, meters.process_figures())
     transaction.add_document("load_endpoint", cast("LoadEndpointDocument", endpoint_load.document))
     load_stage.add_load(transaction, tables)
     stage.note(*tables.lacks)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from common.messages.errors import PipelineError
 from common.power.measured import PowerSample, average_power, counted_domains
+from common.profiling.trace.utilization import peak_resident_bytes
 from common.sensors.cpu import process_state
 from common.sensors.discover import available_sensors
 from common.sensors.quantities import POWER
@@ -69,14 +70,15 @@ def process_watch(samples: SampleSink) -> Iterator[Sampler]:
 
 
 def process_figures() -> dict[str, int | None]:
-    """Return memory, handles and threads of this process by column; None if the system does not report a figure."""
+    """Return memory now and at its peak, handles and threads of this process by column; None for what is unknown."""
     columns = {"resident_bytes": "memory_resident_bytes", "handle_count": "handle_count"}
     columns["process_thread_count"] = "thread_count"
     try:
         read = {sample.quantity: int(sample.value) for sample in process_state(perf_counter).sample()}
     except PipelineError:
         read = {}
-    return {column: read.get(quantity) for column, quantity in columns.items()}
+    now = {column: read.get(quantity) for column, quantity in columns.items()}
+    return {**now, "peak_resident_bytes": peak_resident_bytes()}
 
 
 @contextlib.contextmanager
