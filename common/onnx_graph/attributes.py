@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from common.graphs.graph import Graph, Node, Shape
+from common.graphs.graph import Dim, Graph, Node, Shape
 from common.graphs.operators import CONVOLUTION_WEIGHT, MICROSOFT, NCHWC, NHWC, ONNX, REDUCTIONS
 from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.shapes.types import Array
@@ -281,6 +281,18 @@ def window(graph: Graph, node: Node) -> NodeWindow:
         kernel = []  # an own operator may mean anything by these names
     groups = node.attributes.get("group", 1) if operand is not None else None
     return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)
+
+
+def transposed(shape: tuple[Dim, ...], side: str, attribute: Callable[[str, object], object]) -> tuple[Dim, ...]:
+    """Return the shape of operand A or B (``side``) of a FusedMatMul as MatMul reads it.
+
+    ``transBatch`` moves the first axis before the last (A of shape K×batch×…×M); then ``trans`` swaps the last two.
+    """
+    if len(shape) < 2:
+        return shape
+    if attribute(f"transBatch{side}", 0):
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    return (*shape[:-2], shape[-1], shape[-2]) if attribute(f"trans{side}", 0) else shape
 
 
 def integers(attributes: Mapping[str, object], name: str) -> list[int]:

@@ -12,6 +12,7 @@ from math import prod
 
 from common.graphs.graph import Count
 from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
+from common.onnx_graph.attributes import transposed
 from common.onnx_graph.work.convolutions import activation_flops
 from common.onnx_graph.work.registry import (
     DEQUANTIZE,
@@ -77,20 +78,11 @@ def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
     return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0))
 
 
-def _transposed(operation: Operation, index: int, side: str) -> tuple[Count, ...]:
-    """Return a shape as MatMul reads it: ``transBatch`` moves the first axis before the last, ``trans`` swaps two."""
-    shape = operation.shape(index, least=1)
-    if len(shape) == 1:
-        return shape
-    if operation.attribute(f"transBatch{side}", 0):
-        shape = (*shape[1:-1], shape[0], shape[-1])
-    return (*shape[:-2], shape[-1], shape[-2]) if operation.attribute(f"trans{side}", 0) else shape
-
-
 @formula("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def count_fused_matmul(operation: Operation) -> Cost:
     """Count a product of transposed operands, a scale α (one FLOP per output where not 1), an activation."""
-    left, right = (_transposed(operation, index, side) for index, side in enumerate("AB"))
+    operands = ((operation.shape(index, least=1), side) for index, side in enumerate("AB"))
+    left, right = (transposed(shape, side, operation.attribute) for shape, side in operands)
     return _matmul(left, right, _scaled(operation) + activation_flops(operation))
 
 

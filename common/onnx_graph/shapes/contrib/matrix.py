@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from common.graphs.graph import Shape
+from common.onnx_graph.attributes import transposed
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, rule
 
@@ -12,23 +12,11 @@ from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, rule
 PACKED_COLUMNS = {"MatMulNBits": ("N",), "MatMulNBitsMlp": ("N",), "MatMulNBitsQkv": ("Nq", "Nkv", "Nkv")}
 
 
-def _transposed(call: OperatorCall, index: int, side: str) -> Shape:
-    """Return the shape of a FusedMatMul's operand as MatMul reads it.
-
-    ``transBatch`` moves the first axis before the last (A of shape K×batch×…×M); then ``trans`` swaps the last two.
-    """
-    shape = call.shape(index)
-    if shape is None or len(shape) < 2:
-        return shape
-    if call.attribute(f"transBatch{side}", 0):
-        shape = (*shape[1:-1], shape[0], shape[-1])
-    return (*shape[:-2], shape[-1], shape[-2]) if call.attribute(f"trans{side}", 0) else shape
-
-
 @rule("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul")
 def fused_matmul(call: OperatorCall) -> list[Output]:
     """Infer a MatMul of transposed operands."""
-    shapes = {index: _transposed(call, index, side) for index, side in enumerate("AB")}
+    operands = ((index, side, call.shape(index)) for index, side in enumerate("AB"))
+    shapes = {index: shape and transposed(shape, side, call.attribute) for index, side, shape in operands}
     return infer_as(call, Likeness("MatMul", (0, 1), typed_by=1), shapes=shapes)
 
 
