@@ -159,11 +159,11 @@ def _rooms(board: Board, in_region: int) -> list[Resources]:
     return list(dict.fromkeys(budget.times(1 / in_region) for budget in ends))
 
 
-def shared_ports(board: Board, in_region: int, use: str = "array") -> MemoryPorts:
+def shared_ports(board: Board, in_region: int) -> MemoryPorts:
     """Return the ports of one of equal replicas: channels of its own, or an equal part of the channels' rate."""
     memory, count = board.memory, in_region * len(board.regions)
     own = max(1, memory.channel_count // count)
-    ports = min(port_count(board, use), own if memory.channel_count > 1 else board.memory_port_count)
+    ports = min(port_count(board, "array"), own if memory.channel_count > 1 else board.memory_port_count)
     share = min(1.0, memory.channel_count / (count * min(ports, memory.channel_count)))
     return replace(
         MemoryPorts.of(memory, ports, board.clock_mhz, 0.0),

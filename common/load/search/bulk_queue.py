@@ -65,9 +65,9 @@ class Prediction:
         """Return the response time that this share of the requests stays within."""
         return float(np.quantile(self.responses_s, quantile))
 
-    def error_shares(self, quantiles: Sequence[float] = JUDGED) -> Samples:
-        """Return the standard error of each quantile over its value."""
-        own = np.quantile(self.responses_s, quantiles, axis=1)
+    def error_shares(self) -> Samples:
+        """Return the standard error of each of the ``JUDGED`` quantiles over its value."""
+        own = np.quantile(self.responses_s, JUDGED, axis=1)
         return np.asarray(own.std(axis=1, ddof=1) / own.mean(axis=1) / math.sqrt(GROUPS))
 
 
