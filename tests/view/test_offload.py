@@ -25,7 +25,7 @@ from common.view.plan.fpga_text import (
     operators,
     verdict_lines,
 )
-from common.view.plan.front_text import front_table
+from common.view.plan.front_text import FRONT
 from common.view.plan.pictures.front_plot import draw_front
 from common.view.plan.pictures.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.plan.pictures.resource_plot import draw_resources
@@ -667,7 +667,7 @@ def test_a_launch_for_each_phase_comes_last_and_names_its_hardware(gains):
 
 
 def test_the_front_marks_what_no_plan_beats():
-    lines = front_table(records(front(TOTAL_US))).splitlines()
+    lines = FRONT.text(records(front(TOTAL_US))).splitlines()
     assert " ".join(lines[1].split()) == "latency 1 1 56.0 ms 17.9/s 52.3 mJ 1"
     assert " ".join(lines[3].split()) == "throughput, stream * 1 3 63.9 ms 43.7/s 39.0 mJ 1"
     assert " ".join(lines[4].split()) == "energy, stream 2 6 107 ms 42.2/s – 1"

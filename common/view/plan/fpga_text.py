@@ -33,7 +33,7 @@ from common.view.plan.answer.cases import (
 from common.view.plan.answer.headline import headline, operator_types
 from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
 from common.view.plan.answer.uncertainty_text import deciding_lines, variance_line
-from common.view.plan.front_text import front_table
+from common.view.plan.front_text import FRONT
 from common.view.plan.replicas_text import replica_report
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
@@ -286,5 +286,5 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
         of_verdict = verdict_lines(verdicts, terms, tables.get("offload_uncertainty", ()))
         texts.append("\n".join([*of_verdict, *decisions(tables), *break_even(terms)]))
     texts += [comparison_table(compared, is_judged=is_judged)] if (compared := tables.get("offload_comparison")) else []
-    texts += [front_table(tables["offload_front"])] if "offload_front" in tables else []
+    texts += [FRONT.text(tables["offload_front"])] if "offload_front" in tables else []
     return "\n\n".join(texts)

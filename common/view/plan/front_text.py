@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from common.table_rows import OffloadFrontRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, significant
@@ -32,8 +30,3 @@ FRONT: Table[OffloadFrontRow] = Table(
     TableColumn("energy of one", _energy),
     TableColumn("engines", lambda row: str(len(row["engines"]))),
 )
-
-
-def front_table(front: Sequence[OffloadFrontRow]) -> str:
-    """Return a line for each plan in the likely case; a star marks those that no other one beats."""
-    return FRONT.text(front)

@@ -180,6 +180,7 @@ def _computed_kinds(nodes: Sequence[NpuNodesRow]) -> dict[str, str]:
 
 def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
     nodes = tables["npu_nodes"]
+    cycles = () if document["is_emulated"] else CYCLE_COLUMNS  # the emulator's cycles order nothing
     title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"
     sections = {
         "figures": ("Figures", _figure_table(document)),
@@ -189,7 +190,7 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
         "moved": ("Nodes that a chip places otherwise than the first one", _moved(tables.get("npu_chip_nodes", ()))),
         "precision": ("Results against the CPU's", _precision_table(document)),
         "unavailable": ("Unavailable", _unavailable(document)),
-        "nodes": ("Nodes", _node_table(nodes, is_emulated=document["is_emulated"])),
+        "nodes": ("Nodes", _columns(*NODE_COLUMNS, *cycles).html(nodes)),
     }
     links = "".join(f'<a href="#{key}">{text}</a>' for key, (text, content) in sections.items() if content)
     origin = "the emulator" if document["is_emulated"] else "a device"
@@ -231,11 +232,6 @@ def _moved(rows: Sequence[NpuChipNodesRow]) -> str:
 def _precision_table(document: Mapping[str, Any]) -> str:
     rows = precision_rows(document)
     return PRECISION.html(rows) if rows else f"<p>{escape(document['precision_unavailable'])}</p>"
-
-
-def _node_table(nodes: Sequence[NpuNodesRow], *, is_emulated: bool) -> str:
-    """Return all nodes; the emulator's cycles are left out, because they order nothing."""
-    return _columns(*NODE_COLUMNS, *(() if is_emulated else CYCLE_COLUMNS)).html(nodes)
 
 
 def _columns(*names: str) -> Table[Mapping[str, Any]]:
