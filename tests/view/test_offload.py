@@ -14,6 +14,7 @@ from common.messages.errors import UpstreamError
 from common.precision.judgement.measures import limits
 from common.view.plan.answer.cases import Terms, interval, probability, said_of, value_text
 from common.view.plan.answer.headline import headline
+from common.view.plan.answer.launches import HARDWARE
 from common.view.plan.answer.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.fpga_text import (
     ENGINES,
@@ -851,8 +852,11 @@ def test_a_throughput_is_the_first_thing_that_is_said():
         "one array over the board: 97.0/s; no mix of such arrays exceeds 701/s"
     )
     assert "3 in SLR0, 2 in SLR1" in text and "host *" in text and "101/s to –" in text
-    assert text.endswith("They do not say how many arrays would fit if each took fewer LUTs.")
+    assert text.endswith(
+        "The host starts each call.\nA plan per phase assumes " + HARDWARE + ", as vendors' have."
+    )
     assert max(map(len, text.splitlines())) <= WIDTH
     phased = [{**row, "launch_per": "phase"} for row in replica_rows()]
     assert replica_headline(phased).startswith("only with a command processor on the card: 211/s")
+    assert replica_report(phased, []).endswith("how many arrays would fit if each took fewer LUTs.")
     assert replica_report([], []) == "No array of the board computes this model: there is no stream of frames."

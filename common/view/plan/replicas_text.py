@@ -68,6 +68,7 @@ RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(
 
 
 COVERED = "The intervals are of speed.\nThey do not say how many arrays would fit if each took fewer LUTs."
+STARTED_BY_HOST = f"The host starts each call.\nA plan per phase assumes {HARDWARE}, as vendors' have."
 
 
 def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:
@@ -97,4 +98,5 @@ def replica_report(plans: Sequence[ReplicaPlansRow], rates: Sequence[ReplicaRate
     of_best = [row for row in rates if row["division"] == best]
     answer = "\n".join(textwrap.wrap(replica_headline(plans), WIDTH, subsequent_indent="  ", break_on_hyphens=False))
     rates_text = f"{RATES.text(of_best)}\n* it bounds the rate"
-    return "\n\n".join([answer, PLANS.text(plans), PLACES.text(plans), rates_text, COVERED])
+    covered = [COVERED, STARTED_BY_HOST] if plans[0]["launch_per"] == "group" else [COVERED]
+    return "\n\n".join([answer, PLANS.text(plans), PLACES.text(plans), rates_text, "\n".join(covered)])
