@@ -4,16 +4,17 @@
 
 ``processor_power.yaml`` has the readings. The curve and the likely full load come from the servers that are called
 fitted there. All other processors took no part in either: they say how many readings the interval holds. The unit is
-the family, because processors of one generation err alike.
+the family, because processors of one generation err alike. Servers that were measured at the plug bound the power of
+their packages from both sides.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from math import exp, log
 from pathlib import Path
 from statistics import fmean, median
@@ -28,6 +29,7 @@ from common.power.processors import PROCESSORS, read_processors
 READINGS = Path(__file__).with_suffix(".yaml")
 LOADS = (0.0, 0.1, 0.5, 1.0)  # of the readings of a fitted server
 GB_PER_S = (55e9, 62e9)  # what STREAM is taken to reach
+SUPPLY = (0.90, 0.96)  # efficiency of power supplies: 80 PLUS Platinum at full load, Titanium at half load
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,31 @@ def readings() -> tuple[list[Reading], list[Reading]]:
     )
     others = (read(row, row["readings"]) for row in content["held_out"])
     return [*chain.from_iterable(fitted)], [*chain.from_iterable(others)]
+
+
+def at_the_plug() -> list[tuple[Reading, Reading]]:
+    """Return the least and the most that the packages of each server draw which was measured at the plug.
+
+    The most is all that leaves the power supply. The least is what is added to the idle power: what memory and fans add
+    is taken to be at most what the idle packages draw.
+    """
+    found, table = [], read_processors()
+    for row in load_yaml(READINGS)["at_the_plug"]:
+        name = row["processor"]
+        about = row["family"], name, kind_of(name), row["packages"] * table[name].tdp_w
+        for load, (watts, idle) in zip(row.get("loads") or repeat(1.0), row["watts"], strict=False):
+            found.append((Reading(*about, load, SUPPLY[0] * (watts - idle)), Reading(*about, load, SUPPLY[1] * watts)))
+    return found
+
+
+def verdict(ends: tuple[Reading, Reading], law: ProcessorLaw) -> str:
+    """Return whether both ends of what was read are inside the interval, neither can be, or one of them is."""
+    least, most = ends
+    if is_inside(least, law) and is_inside(most, law):
+        return "inside"
+    share = law.full_load_share
+    below, above = most.error(law) < share.low / share.likely, least.error(law) > share.high / share.likely
+    return "outside" if below or above else "undecided"
 
 
 def by_family(found: Iterable[Reading]) -> dict[str, list[Reading]]:
@@ -116,6 +143,21 @@ def report(title: str, found: list[Reading], law: ProcessorLaw) -> None:
         print(family_line(name, rows, law))
 
 
+def report_plugs(found: list[tuple[Reading, Reading]], law: ProcessorLaw) -> None:
+    groups: dict[str, list[tuple[Reading, Reading]]] = defaultdict(list)
+    for ends in found:
+        groups[ends[0].family + (", part load" if ends[0].cores_in_use < 1 else "")].append(ends)
+    print(f"\nat the plug\n{'family':<20}{'inside':>8}{'undecided':>11}{'outside':>9}   reading / likely: least, most")
+    for name, rows in groups.items():
+        held = Counter(verdict(ends, law) for ends in rows)
+        spans = []
+        for side in (0, 1):
+            errors = [ends[side].error(law) for ends in rows]
+            spans.append(f"{min(errors):.2f} to {max(errors):.2f}")
+        counts = f"{held['inside']:>8}{held['undecided']:>11}{held['outside']:>9}"
+        print(f"{name:<20}{counts}   {', '.join(spans)}")
+
+
 def memory_pj_per_byte() -> list[tuple[float, float]]:
     """Return what a byte costs under STREAM: power beyond idle over the bandwidth, at both ends of what it reaches."""
     rows = load_yaml(READINGS)["memory"]
@@ -132,6 +174,7 @@ def main() -> int:
     report("fitted, at work", [each for each in fitted if each.cores_in_use], law)
     report("held out, at work", [each for each in others if each.cores_in_use], law)
     report("idle", [each for each in (*fitted, *others) if not each.cores_in_use], law)
+    report_plugs(at_the_plug(), law)
     print("\nmemory under STREAM:", ", ".join(f"{low:.0f} to {high:.0f} pJ/byte" for low, high in memory_pj_per_byte()))
     return 0
 

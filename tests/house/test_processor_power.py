@@ -1,10 +1,12 @@
 """The law of a processor's power against published readings: what docs/VALIDATION.md says about it."""
 
+from collections import Counter
 from statistics import fmean
 
 import pytest
 
 from benchmarks.measuring.processor_power import (
+    at_the_plug,
     by_family,
     configured_law,
     coverage,
@@ -12,6 +14,7 @@ from benchmarks.measuring.processor_power import (
     main,
     memory_pj_per_byte,
     readings,
+    verdict,
 )
 from benchmarks.measuring.processor_table import table_rows
 
@@ -54,6 +57,23 @@ def test_the_readings_outside_are_those_that_the_documentation_names(law, found)
         "Rome": 3,
         "Siena": 1,
         "Ice Lake laptop": 1,
+    }
+
+
+def test_servers_measured_at_the_plug_draw_what_the_interval_holds(law):
+    """Of a 7763's server with 228 W and 52.5 W idle, 158 to 219 W are its package's; likely are 0.93 * 280 W."""
+    found = at_the_plug()
+    ends = {ends[0].family: ends for ends in found if ends[1].watts == pytest.approx(0.96 * 228)}["Milan"]
+    assert [end.watts for end in ends] == pytest.approx([0.9 * (228 - 52.5), 0.96 * 228])
+    assert [end.error(law) for end in ends] == pytest.approx([0.607, 0.841], abs=0.001)
+    at_full_load = [(ends[0].family, verdict(ends, law)) for ends in found if ends[0].cores_in_use == 1]
+    counts = Counter(at_full_load)
+    assert counts.pop(("Milan", "undecided")) == 3
+    assert counts == {
+        ("Milan", "inside"): 20,
+        ("Genoa", "inside"): 17,
+        ("Sapphire Rapids", "inside"): 20,
+        ("Ice Lake-SP", "inside"): 15,
     }
 
 
