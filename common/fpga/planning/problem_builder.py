@@ -19,7 +19,7 @@ from common.workload.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4
-END = "(end)"  # not a tensor: what needs no bytes of a group still waits for its end
+END = "(end)"  # not a tensor: the steps that the runtime adds wait for every group
 LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
 
 
@@ -75,14 +75,9 @@ def formulate(
     offers = tuple(_offers(candidates, engines))
     flows = tensor_flows(workload.graph, workload.groups, formats)
     conversions = Conversions(workload.graph, flows, formats, board)
-    items = tuple(Item(step.name, step.host_us) for step in steps)
     problem = Problem(
-        items=items,
-        flows=(
-            *(_flow(flow, item_of, board) for flow in flows),
-            *_views(workload, items, item_of),
-            *_ends(flows, item_of),
-        ),
+        items=tuple(Item(step.name, step.host_us) for step in steps),
+        flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
         engines=tuple(_engine_type(engine, board, launch_per) for engine in engines),
         options=tuple(_option(offer, names, candidates, item_of, board, conversions) for offer in offers),
         regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
@@ -173,18 +168,6 @@ def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[O
     for group, item in item_of.items():
         if group not in read:
             yield OffloadFlow(END, item, (first_added,), False, nothing, nothing)
-
-
-def _views(workload: Workload, items: Sequence[Item], item_of: Mapping[int, int]) -> Iterator[OffloadFlow]:
-    """Make the views that take time on the host wait for the groups whose tensors they view, without a transfer."""
-    graph, nothing = workload.graph, ThreePoint.exactly(0.0)
-    owner = {name: index for index, group in enumerate(workload.groups) for name in group.nodes}
-    for index, group in enumerate(workload.groups):
-        tensors = {graph.storage.get(tensor, tensor) for name in group.nodes for tensor in graph.nodes[name].outputs}
-        producers = {owner[graph.producer[tensor]] for tensor in tensors if tensor in graph.producer} - {index}
-        if items[item_of[index]].host_us:
-            for producer in sorted(producers):
-                yield OffloadFlow(END, item_of[producer], (item_of[index],), False, nothing, nothing)
 
 
 class Conversions:
