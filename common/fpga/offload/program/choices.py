@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,7 +55,6 @@ class Choices:
         self.wiring = Wiring(problem)
         self.model = cp_model.CpModel()
         self.used: dict[Instance, Any] = {}
-        self.region: dict[tuple[int, int, int], Any] = {}
         self.modes = [mode for option in options for mode in self._modes(option)]
         self.modes_of: list[list[Mode]] = [[] for _ in problem.items]
         for mode in self.modes:
@@ -147,28 +146,47 @@ class Choices:
 
     def _fit_board(self) -> None:
         problem = self.problem
-        for (engine, number), used in self.used.items():
-            if number:
-                self.model.add_implication(used, self.used[engine, number - 1])
-            if not problem.engines[engine].spans_regions:
-                names = [self.literal() for _ in problem.regions]
-                self.region.update({(engine, number, region): name for region, name in enumerate(names)})
-                self.model.add(sum(names) == used)
-        for kind in range(len(RESOURCE_NAMES)):
-            self._limit_resource(kind)
+        self.region = fit_board(self.model, problem, self.used)
         weights = [problem.options[mode.option].weight_bytes * mode.chosen for mode in self.modes]
         self.model.add(sum(weights) <= math.floor(problem.memory_capacity_bytes))
 
-    def _limit_resource(self, kind: int) -> None:
-        is_channels = RESOURCE_NAMES[kind] == "memory_channels"
-        budgets = [_amounts(region.budget)[kind] for region in self.problem.regions]
-        whole = self.problem.memory_channels if is_channels else sum(budgets)
-        engines = enumerate(self.problem.engines)
-        needs = {index: _grains_up(_amounts(engine.resources)[kind]) for index, engine in engines}
-        self.model.add(sum(needs[engine] * used for (engine, _), used in self.used.items()) <= _grains_down(whole))
-        for number, budget in enumerate([] if is_channels else budgets):
-            used = [needs[engine] * here for (engine, _, region), here in self.region.items() if region == number]
-            self.model.add(sum(used) <= _grains_down(budget))
+
+def fit_board(
+    model: cp_model.CpModel, problem: Problem, used: Mapping[Instance, Any]
+) -> dict[tuple[int, int, int], Any]:
+    """Require that the board holds the engines that are used, of equal ones the first.
+
+    Returns:
+        A literal for each engine type, instance and region that it may be in.
+    """
+    region: dict[tuple[int, int, int], Any] = {}
+    for (engine, number), is_used in used.items():
+        if number:
+            model.add_implication(is_used, used[engine, number - 1])
+        if not problem.engines[engine].spans_regions:
+            names = [model.new_bool_var("") for _ in problem.regions]
+            region.update({(engine, number, index): name for index, name in enumerate(names)})
+            model.add(sum(names) == is_used)
+    for kind in range(len(RESOURCE_NAMES)):
+        _limit_resource(model, problem, kind, used, region)
+    return region
+
+
+def _limit_resource(
+    model: cp_model.CpModel,
+    problem: Problem,
+    kind: int,
+    used: Mapping[Instance, Any],
+    region: Mapping[tuple[int, int, int], Any],
+) -> None:
+    is_channels = RESOURCE_NAMES[kind] == "memory_channels"
+    budgets = [_amounts(region.budget)[kind] for region in problem.regions]
+    whole = problem.memory_channels if is_channels else sum(budgets)
+    needs = [_grains_up(_amounts(engine.resources)[kind]) for engine in problem.engines]
+    model.add(sum(needs[engine] * is_used for (engine, _), is_used in used.items()) <= _grains_down(whole))
+    for number, budget in enumerate([] if is_channels else budgets):
+        here = [needs[engine] * is_here for (engine, _, index), is_here in region.items() if index == number]
+        model.add(sum(here) <= _grains_down(budget))
 
 
 @cache

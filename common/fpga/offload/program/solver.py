@@ -35,6 +35,11 @@ def best_choices(choices: Choices, budget: Spending, limit: float) -> Answer:
     return Answer(_plan(choices.problem, _chosen(choices, answer.solver)), answer.is_proved, answer.bound)
 
 
+def least_objective(model: Any, budget: Spending, limit: float) -> Run:
+    """Minimize a model's objective in at most ``limit`` of the budget, with fewer linear rows than other searches."""
+    return _solve(model, budget, limit, linear_rows=1)
+
+
 def best_schedule(
     timing: Timing, known: Assignment | None, scheduler: Scheduler, budget: Spending, limit: float
 ) -> Answer:
@@ -55,30 +60,30 @@ def best_schedule(
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
     solver: Any
     is_proved: bool
     bound: int
 
 
-def _solve(model: Any, budget: Spending, limit: float) -> _Run:
+def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> Run:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
     solver.parameters.random_seed = budget.seed
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = max(0.0, min(limit, budget.left))
-    solver.parameters.linearization_level = 2
+    solver.parameters.linearization_level = linear_rows
     solver.parameters.catch_sigint_signal = False  # else Ctrl-C ends the search but not the program
     solver.parameters.cp_model_probing_level = 0  # it took longer than the search
     status = budget.wait_for(lambda: solver.solve(model), solver.stop_search)
     if status is None:
-        return _Run(None, is_proved=False, bound=0)
+        return Run(None, is_proved=False, bound=0)
     budget.left -= solver.deterministic_time
     is_proved = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     bound = solver.best_objective_bound
     whole = round(bound) if abs(bound) < float("inf") else 0
-    return _Run(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
+    return Run(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
 
 
 def _chosen(choices: Choices, solver: Any) -> list[Mode]:

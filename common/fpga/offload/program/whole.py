@@ -16,8 +16,10 @@ from itertools import product
 from typing import Any
 
 from common.fpga.offload.effort import Spending
-from common.fpga.offload.problem import Problem, Wiring
+from common.fpga.offload.problem import Problem, place
 from common.fpga.offload.program.choices import Choices, nanoseconds
+from common.fpga.offload.program.division import Division, division
+from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.solver import (
     TOLERANCE,
     Answer,
@@ -29,33 +31,10 @@ from common.fpga.offload.program.solver import (
 from common.fpga.offload.program.timing import Timing
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
-NEVER = 1 << 60  # nanoseconds
 QUICK = 0.2  # deterministic seconds for a plan without overlap
+DIVISIONS = 0.1, 0.5  # likewise for a bound of equal branches: a plan of the first makes the second quicker
 FEW_NODES, MANY_NODES = 30, 200  # of a search for whole choices without an order
 HORIZONS = (1.05, 1.2, 1.5, 2.0, 3.0)  # of such searches for another plan
-
-
-def least_ns(problem: Problem) -> int:
-    """Return a bound of the finish without a solver: the longest path, each item in its shortest time.
-
-    Items that only the host computes are one after the other, too.
-    """
-    shortest = [NEVER if item.is_on_card else nanoseconds(item.host_us) for item in problem.items]
-    may_move = [False] * len(shortest)
-    for option in problem.options:
-        for item in option.covers:
-            may_move[item] = True
-            call_ns = nanoseconds(option.time_us.likely) if len(option.covers) == 1 else 0
-            shortest[item] = min(shortest[item], call_ns)
-    begins, done, host_ns = [0] * len(shortest), [0] * len(shortest), 0
-    readers = Wiring(problem)
-    for item, item_ns in enumerate(shortest):
-        done[item] = max(begins[item], 0 if may_move[item] else host_ns) + item_ns
-        host_ns = host_ns if may_move[item] else done[item]
-        for flow in readers.written_by[item]:
-            for reader in problem.flows[flow].consumers:
-                begins[reader] = max(begins[reader], done[item])
-    return max(done, default=0)
 
 
 class WholeSearch:
@@ -65,6 +44,7 @@ class WholeSearch:
         plan: the best plan so far, None at first.
         bound_ns: a lower bound of every plan's finish.
         is_begun: whether it has looked for a first plan and a bound.
+        is_divided: whether it has equal branches.
         is_assigned: whether the best choices without an order are known.
         spent: the largest limit of a search with all overlap so far.
         is_final: whether a longer search would change neither.
@@ -74,8 +54,10 @@ class WholeSearch:
         self.problem, self.options, self.budget = problem, options, budget
         self.scheduler = Scheduler(problem)
         self.plan: Assignment | None = None
-        self.finish_ns, self.bound_ns = NEVER, least_ns(problem)
+        passage = Passage(problem, self.scheduler.wiring, options)
+        self.finish_ns, self.bound_ns = NEVER, max(passage.done, default=0)
         self.is_final, self.is_begun, self.is_bounded, self.is_assigned = False, False, False, False
+        self.is_divided = False
         self.spent = 0.0
 
     def offer(self, plan: Assignment | None) -> None:
@@ -124,10 +106,10 @@ class WholeSearch:
         self.is_final |= more.is_final and more.plan is None
 
     def bounded(self) -> None:
-        self.is_bounded = True
-        for step in (self.without_overlap, self.relaxed):
+        for step in (self.without_overlap, self.relaxed, self.divided):
             if not self.is_final and not self.budget.is_late:
                 step()
+        self.is_bounded = not self.budget.is_spent
 
     def refine(self, limit: float) -> None:
         """Take the next step to a narrower gap."""
@@ -151,6 +133,35 @@ class WholeSearch:
     def relaxed(self) -> None:
         timing = self._timing()
         self.raise_bound(lower_bound(timing.model, timing.finish, self.budget))
+
+    def divided(self) -> None:
+        """Bound the finish by how many of several equal branches take which way, and try a plan with these numbers.
+
+        Where they are most of the problem, whole choices without an order would try their divisions one by one.
+        """
+        for limit in DIVISIONS:
+            horizon_ns = self.finish_ns if self.plan is not None else _longest_ns(self.problem)
+            found = division(self.problem, self.scheduler.wiring, self.options, horizon_ns, self.budget, limit)
+            if found is None:
+                return
+            self.is_divided = True
+            moving = {item for index in self.options for item in self.problem.options[index].covers}
+            self.is_assigned |= 2 * len(found.items) > len(moving) and found.bound_ns >= self.bound_ns
+            self._offer_division(found)
+            self.raise_bound(found.bound_ns)
+            if found.is_proved or self.budget.is_late:
+                return
+
+    def _offer_division(self, found: Division) -> None:
+        """Offer its calls with those of the best plan that compute other items."""
+        problem = self.problem
+        known = self.plan.calls if self.plan else ()
+        others = [call for call in known if found.items.isdisjoint(problem.options[call.option].covers)]
+        calls = (*others, *found.calls)
+        weight_bytes = sum(problem.options[call.option].weight_bytes for call in calls)
+        regions = place(problem, sorted({(problem.options[call.option].engine, call.instance) for call in calls}))
+        if found.calls and regions is not None and weight_bytes <= problem.memory_capacity_bytes:
+            self.offer(self.scheduler.ordered(Assignment(calls, regions))[1])
 
     def improved(self) -> None:
         """Search for integer choices without an order, with several latest ends: each leads to another plan."""

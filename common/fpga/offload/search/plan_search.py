@@ -190,6 +190,8 @@ class _PlanSearch:
             yield lambda: self._by_segments_with_half(LOOSE_SHARE)
             if self._is_close():
                 return
+            if self.cut.search is not None and self.cut.search.has_divisions:  # which say more than the whole
+                yield self._by_segments
         if len(self.options) <= MOST_OPTIONS:
             yield self.whole.improved
         yield lambda: self._by_segments_with_half(LOOSER_SHARE)

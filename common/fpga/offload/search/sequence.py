@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Instance, Problem, Wiring, misfit, place
+from common.fpga.offload.program.passage import NEVER
 from common.fpga.offload.program.solver import TOLERANCE
-from common.fpga.offload.program.whole import NEVER, WholeSearch
+from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall
 from common.fpga.offload.search.segments import NetworkSegment, Part, Parts
 
@@ -113,6 +114,11 @@ class SequenceSearch:
         self.largest = largest_sets(problem)
         self.best_ns, self.bound_ns, self.limit = offer((), {}, 0), 0, 0.0
         self.has_unfinished = False  # whether more effort for a segment may change the result
+
+    @property
+    def has_divisions(self) -> bool:
+        """Whether a segment has equal branches."""
+        return any(search.is_divided for search in self.searches.values())
 
     def run(self) -> None:
         """Search until plan and bound meet, every segment on the way is solved, or the budget is spent."""
