@@ -66,9 +66,12 @@ class Mutant:
         return deep_replace(self.tree, self.mutation.original_node, self.mutation.mutated_node).code
 
     def __str__(self) -> str:
-        lines = difflib.unified_diff(self.tree.code.splitlines(), self.code.splitlines(), n=0, lineterm="")
-        changed = [line[1:].strip() for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        return f"{self.path.relative_to(ROOT)}: {'  ->  '.join(changed)}"
+        _, _, place, *lines = difflib.unified_diff(
+            self.tree.code.splitlines(), self.code.splitlines(), n=0, lineterm=""
+        )
+        first_line = place.split()[1].lstrip("-").split(",")[0]  # of "@@ -12,3 +12 @@"
+        changed = [line[1:].strip() for line in lines if line[:1] in "+-"]
+        return f"{self.path.relative_to(ROOT)}:{first_line}: {'  ->  '.join(changed)}"
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -138,6 +141,13 @@ def arguments() -> argparse.ArgumentParser:
 
 
 Tried = dict[str, list[Mutant]]  # by how they ended
+REPORT_EACH = 50  # mutants
+
+
+def share_of(tried: Tried) -> str:
+    """Return how many of the tried mutants were caught; endless ones are."""
+    caught, count = len(tried[CAUGHT]) + len(tried[ENDLESS]), sum(map(len, tried.values()))
+    return f"{count:>8}{caught:>8}{f'{caught / count:.0%}' if count else '':>8}"
 
 
 def try_room(name: str, given: argparse.Namespace, budget_s: float, rooms: dict[str, tuple[int, Tried]]) -> None:
@@ -159,22 +169,22 @@ def try_room(name: str, given: argparse.Namespace, budget_s: float, rooms: dict[
         tried[ended].append(mutant)
         if ended == SURVIVED:
             print(f"survived  {mutant}", flush=True)
+        if sum(map(len, tried.values())) % REPORT_EACH == 0:
+            print(f"{name:<12}{len(mutants):>9}{share_of(tried)}  so far", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Try the mutants, and print the share of each room that the tests catch, also if Ctrl-C ends the trials."""
+    """Try the mutants, and print the share of each room that the tests catch, also if a signal ends the trials."""
     given = arguments().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in WARM:
         importlib.import_module(name)
-    start_s, lines = time.process_time(), []
+    start_s = time.process_time()
     chosen, rooms = given.room or [*ROOMS], dict[str, tuple[int, Tried]]()
     with contextlib.suppress(KeyboardInterrupt):
         for name in chosen:
             try_room(name, given, 60 * given.minutes / len(chosen), rooms)
-    for name, (count, tried) in rooms.items():
-        caught, all_tried = len(tried[CAUGHT]) + len(tried[ENDLESS]), sum(map(len, tried.values()))
-        share = f"{caught / all_tried:.0%}" if all_tried else ""
-        lines.append(f"{name:<12}{count:>9}{all_tried:>8}{caught:>8}{share:>8}")
+    lines = [f"{name:<12}{count:>9}{share_of(tried)}" for name, (count, tried) in rooms.items()]
     print(f"{'room':<12}{'mutants':>9}{'tried':>8}{'caught':>8}{'share':>8}", *lines, sep="\n")
     used_s = time.process_time() - start_s + _children_s()
     print(f"seed {given.seed}, {used_s / 60:.1f} minutes of processor time")
