@@ -71,6 +71,21 @@ def test_runs_that_would_decide_do_decide():
 def test_too_few_runs_say_how_many_are_needed():
     judgement = judge(difference(np.ones(3), np.ones(100)), 0.05, None, is_less_better=True)
     assert (judgement.outcome, judgement.runs_needed) == ("undecided", 5)
+    assert judgement.reason == "3 runs are too few"
+    one = judge(difference(np.ones(1), np.ones(100)), 0.05, None, is_less_better=True)
+    assert one.reason == "1 run is too few"
+
+
+def test_a_difference_as_large_as_the_noise_floor_is_not_told_from_it():
+    assert judge(found(0.2, 0.1, 0.3, 0.2), 0.05, 0.001, is_less_better=True).outcome == "undecided"
+    assert judge(found(0.2, 0.1, 0.3, 0.19), 0.05, 0.001, is_less_better=True).outcome == "regressed"
+
+
+def test_enough_runs_of_a_baseline_without_time_say_that():
+    judgement = judge(Difference(0.0, 5.0, baseline_runs=11, candidate_runs=11), 0.05, None, is_less_better=True)
+    assert judgement.reason == "the baseline takes no time that the clock can measure"
+    unknown = judge(Difference(0.0, 5.0), 0.05, None, is_less_better=True)
+    assert unknown.reason.startswith("one value each, without an interval")
 
 
 def test_one_value_each_decides_nothing():

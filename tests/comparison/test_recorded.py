@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from common.comparison.difference_rows import ComparisonSettings, comparison_rows, failures, why_no_nodes
-from common.comparison.measured import pooled
+from common.comparison.measured import changed_conditions, pooled
 from common.comparison.recorded import differences, doubts, recorded_side
+from common.messages.errors import PipelineError
 
 ORIGIN = {
     **{"model_id": "m", "dimensions": {"N": 3}, "host": {"hostname": "h"}, "notes": [], "imported": {}},
@@ -254,3 +257,71 @@ def test_several_measurements_are_one_with_the_sessions_of_all():
     assert (both.name, both.latencies_us.tolist()) == ("one, two", [5.0, 7.0, 11.0])
     assert {name: times.tolist() for name, times in both.nodes_us.items()} == {"a": [3.0, 2.0]}
     assert pooled([one]) is one
+
+
+def test_a_longer_latency_is_worse_also_where_runs_took_turns():
+    slow, fast = ([run(level + index % 3) for index in range(40)] for level in (1100.0, 1000.0))
+    for settings in (ComparisonSettings(0.05), ComparisonSettings(0.05, is_paired=True)):
+        (row, *_) = comparison_rows([side(run_latency=fast)], side(run_latency=slow), settings)
+        assert (row["compared_figure"], row["compared_subject"], row["comparison_verdict"]) == (
+            "p50_us",
+            "",
+            "regressed",
+        )
+        (row, *_) = comparison_rows([side(run_latency=slow)], side(run_latency=fast), settings)
+        assert row["comparison_verdict"] == "improved"
+
+
+def test_a_doubt_takes_back_a_verdict_but_not_where_runs_took_turns():
+    slow, fast = ([run(level + index % 3) for index in range(40)] for level in (1100.0, 1000.0))
+    doubted = replace(side(run_latency=slow), doubts=("the host was busy",))
+    (row, *_) = comparison_rows([side(run_latency=fast)], doubted, ComparisonSettings(0.05))
+    assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the host was busy")
+    (row, *_) = comparison_rows([side(run_latency=fast)], doubted, ComparisonSettings(0.05, is_paired=True))
+    assert row["comparison_verdict"] == "regressed"
+
+
+def test_a_node_that_one_side_executes_has_all_its_time_as_the_difference():
+    both = [op_latency("a", 50.0), op_latency("d", 7.0)]
+    old = side("one", op_latency=[*both, op_latency("b", 5.0)])
+    new = side("two", op_latency=[*both, op_latency("c", 1.0)])
+    rows = comparison_rows([old], new, ComparisonSettings(0.05))
+    rows = {row["compared_subject"]: row for row in rows if row["compared_kind"] == "node"}
+    gone, added = rows["b"], rows["c"]
+    assert (gone["comparison_verdict"], gone["baseline_value"], gone["candidate_value"]) == ("improved", 5.0, 0.0)
+    assert (gone["difference_share"], gone["baseline_run_count"], gone["candidate_run_count"]) == (-1.0, 1, None)
+    # The runtime's clock counts whole microseconds: one of them is no regression.
+    assert (added["comparison_verdict"], added["candidate_value"]) == ("unchanged", 1.0)
+    assert (added["baseline_run_count"], added["candidate_run_count"]) == (None, 1)
+    assert gone["baseline_nodes"] == ["b"]
+
+
+def test_models_of_other_sizes_are_refused_with_both_named():
+    with pytest.raises(PipelineError, match=r"two: is of another .*\(m with N=3 and m with N=5\)"):
+        comparison_rows([side("one")], side("two", origin={"dimensions": {"N": 5}}), ComparisonSettings(0.05))
+
+
+def test_graphs_that_share_less_than_half_of_their_source_nodes_have_no_rows_of_nodes():
+    def mapped(name, sources):
+        rows = [{"executed_node": source, "source_node": source} for source in sources]
+        times = [op_latency(source, 5.0) for source in sources]
+        return side(name, op_latency=times, node_map=rows, op_roofline=[], run_latency=[run(1009.0)] * 11)
+
+    for others, count in (("bx", 3), ("xyz", 0)):
+        rows = comparison_rows([mapped("one", "ab")], mapped("two", f"a{others}"), ComparisonSettings(0.05))
+        assert len([row for row in rows if row["compared_kind"] == "node"]) == count
+
+
+def test_settings_and_conditions_of_several_measurements_are_those_of_the_first():
+    both = pooled([side("one"), side("two")])
+    first = side("one")
+    for name in ("model_id", "dimensions", "settings", "conditions", "stated", "executed", "op_types"):
+        assert getattr(both, name) == getattr(first, name)
+    assert both.session_runs == (1, 1)
+
+
+@pytest.mark.parametrize(("mhz", "is_named"), [(2040.0, False), (2050.0, True)])
+def test_a_clock_that_differs_by_more_than_a_fiftieth_is_named(mhz, is_named):
+    """2 % of the larger one: 40.8 of 2,040, 41 of 2,050."""
+    before, after = (replace(side(), conditions={"cpu_clock_mhz": value}) for value in (2000.0, mhz))
+    assert bool(changed_conditions(before.conditions, after.conditions)) == is_named

@@ -117,3 +117,31 @@ def test_more_is_worse_but_for_rates_speedups_and_instructions_per_cycle():
         assert "_per_" in name or document == "offload_verdict", (document, name)
     for document, name in FIGURE:
         assert not name.endswith("_per_s") or (document, name) in better
+
+
+def test_the_baselines_of_several_are_as_wide_as_all_of_them():
+    """The last of the three is the candidate: its limits are its own."""
+    known = [p99(100.0, 97.0, 105.0), p99(100.0, 95.0, 103.0)]
+    found = figure_difference(P99, known, p99(200.0, 188.0, 204.0))
+    assert found.noise_floor_share == pytest.approx(0.05)
+    wider = figure_difference(P99, [*known, p99(100.0, 90.0, 140.0)], p99(200.0, 188.0, 204.0))
+    assert wider.noise_floor_share == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("figure", "before", "after"),
+    [
+        (P99, p99(100.0, None, None), p99(110.0, 105.0, 115.0)),
+        (PEAK, {"peak_flop_per_s": 100.0, "apart": None}, {"peak_flop_per_s": 110.0, "apart": 1.0}),
+        (ENERGY, {"energy_uj": 100.0}, {"energy_uj": 110.0}),
+        (
+            ENERGY,
+            {"energy_uj": 100.0, **dict.fromkeys(ENERGY.beside, 90.0)},
+            {"energy_uj": 110.0, **dict.fromkeys(ENERGY.beside, 99.0)},
+        ),
+    ],
+)
+@pytest.mark.parametrize("floor", [None, 0.01])
+def test_every_difference_has_both_values(figure, before, after, floor):
+    found = figure_difference(figure, [before], after, floor)
+    assert (found.baseline, found.candidate, found.share) == (100.0, 110.0, pytest.approx(0.1))
