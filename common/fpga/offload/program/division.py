@@ -31,7 +31,7 @@ MOST_TRIED, MOST_WAYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class BranchDivision:
     """A bound in ns of all plans within the horizon, and the calls of the branches in numbers that reach it."""
 
     bound_ns: int
@@ -42,7 +42,7 @@ class Division:
 
 def division(
     problem: Problem, wiring: Wiring, options: Sequence[int], horizon_ns: int, budget: Spending, limit: float
-) -> Division | None:
+) -> BranchDivision | None:
     """Return the bound of the largest set of equal branches; None if there are too few, or too many ways."""
     branches = equal_branches(problem, wiring, options)
     if not branches or most_ways(problem, branches[0]) > MOST_TRIED:
@@ -143,14 +143,14 @@ class _Numbers:
         later = zip(begins, self.first[instance], strict=True)
         return sum(min(begin - begins[0], most_ns) * literal for begin, literal in later)
 
-    def solved(self, budget: Spending, limit: float) -> Division:
+    def solved(self, budget: Spending, limit: float) -> BranchDivision:
         answer = least_objective(self.model, budget, limit)
         items = frozenset(item for branch in self.given.branches for item in branch.items)
         if answer.solver is None:
             bound_ns = self.horizon_ns if answer.is_proved else answer.bound  # no plan finishes by the horizon
-            return Division(bound_ns, answer.is_proved, (), items)
+            return BranchDivision(bound_ns, answer.is_proved, (), items)
         calls = tuple(self._calls(answer.solver))
-        return Division(answer.bound, answer.is_proved, calls, items)
+        return BranchDivision(answer.bound, answer.is_proved, calls, items)
 
     def _calls(self, solver: Any) -> Iterator[KernelCall]:
         """Yield calls in these numbers, for the branches that begin first the ways with the longest paths."""

@@ -35,7 +35,7 @@ def best_choices(choices: Choices, budget: Spending, limit: float) -> Answer:
     return Answer(_plan(choices.problem, _chosen(choices, answer.solver)), answer.is_proved, answer.bound)
 
 
-def least_objective(model: Any, budget: Spending, limit: float) -> Run:
+def least_objective(model: Any, budget: Spending, limit: float) -> SolverRun:
     """Minimize a model's objective in at most ``limit`` of the budget, with fewer linear rows than other searches."""
     return _solve(model, budget, limit, linear_rows=1)
 
@@ -60,13 +60,13 @@ def best_schedule(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SolverRun:
     solver: Any
     is_proved: bool
     bound: int
 
 
-def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> Run:
+def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> SolverRun:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -78,12 +78,12 @@ def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> 
     solver.parameters.cp_model_probing_level = 0  # it took longer than the search
     status = budget.wait_for(lambda: solver.solve(model), solver.stop_search)
     if status is None:
-        return Run(None, is_proved=False, bound=0)
+        return SolverRun(None, is_proved=False, bound=0)
     budget.left -= solver.deterministic_time
     is_proved = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     bound = solver.best_objective_bound
     whole = round(bound) if abs(bound) < float("inf") else 0
-    return Run(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
+    return SolverRun(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
 
 
 def _chosen(choices: Choices, solver: Any) -> list[Mode]:

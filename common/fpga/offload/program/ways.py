@@ -14,7 +14,7 @@ from common.fpga.offload.program.passage import NEVER, Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BranchCall:
     """A call of a way, or a step of the host (``option`` and ``engine`` are None), by its place in the branch."""
 
     covers: tuple[int, ...]
@@ -26,7 +26,7 @@ class Call:
 class Visit:
     """A call in the times of its way: how long it takes, and what is at least before and after it, in ns."""
 
-    call: Call
+    call: BranchCall
     duration: int
     before: int
     after: int
@@ -90,22 +90,22 @@ class Ways:
         flows = self.wiring.written_by[branch.items[place]]
         return max((self.passage.after_ns(flow, rest, bool(side), inside) for flow in flows), default=0)
 
-    def _ways(self, place: int, calls: tuple[Call, ...]) -> Iterator[tuple[Call, ...]]:
+    def _ways(self, place: int, calls: tuple[BranchCall, ...]) -> Iterator[tuple[BranchCall, ...]]:
         if place == len(self.items):
             yield calls
         elif any(place in call.covers for call in calls):
             yield from self._ways(place + 1, calls)
         else:
             if not self.problem.items[self.items[place]].is_on_card:
-                yield from self._ways(place + 1, (*calls, Call((place,), None, None)))
+                yield from self._ways(place + 1, (*calls, BranchCall((place,), None, None)))
             taken = {other for call in calls for other in call.covers}
             for key, index in enumerate(self.branches[0].options):
                 option = self.problem.options[index]
                 covers = tuple(self.items.index(item) for item in option.covers)
                 if covers[0] == place and taken.isdisjoint(covers):
-                    yield from self._ways(place + 1, (*calls, Call(covers, key, option.engine)))
+                    yield from self._ways(place + 1, (*calls, BranchCall(covers, key, option.engine)))
 
-    def _visits(self, calls: Sequence[Call]) -> tuple[list[Visit], int]:
+    def _visits(self, calls: Sequence[BranchCall]) -> tuple[list[Visit], int]:
         call_of = {place: number for number, call in enumerate(calls) for place in call.covers}
         edges = list(self._edges(calls, call_of))
         lengths = [self._length_ns(call, calls, call_of) for call in calls]
@@ -126,7 +126,7 @@ class Ways:
         ]
         return visits, max(visit.before + visit.duration + visit.after for visit in visits)
 
-    def _edges(self, calls: Sequence[Call], call_of: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
+    def _edges(self, calls: Sequence[BranchCall], call_of: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
         """Yield the calls of which one waits for the other, and how long a tensor between them is on its way."""
         at = {item: place for place, item in enumerate(self.items)}
         for flow in (self.problem.flows[index] for item in self.items for index in self.wiring.written_by[item]):
@@ -139,7 +139,7 @@ class Ways:
                     link_ns = chain_ns(flow.d2h_us, flow.d2h_convert_us)
                 yield source, reader, link_ns
 
-    def _length_ns(self, call: Call, calls: Sequence[Call], call_of: Mapping[int, int]) -> int:
+    def _length_ns(self, call: BranchCall, calls: Sequence[BranchCall], call_of: Mapping[int, int]) -> int:
         """Return the time of a call, with its launch where the host launches it whatever other branches do."""
         if call.option is None:
             return self.host_ns[call.covers[0]]

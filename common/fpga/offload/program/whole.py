@@ -18,7 +18,7 @@ from typing import Any
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Problem, place
 from common.fpga.offload.program.choices import Choices, nanoseconds
-from common.fpga.offload.program.division import Division, division
+from common.fpga.offload.program.division import BranchDivision, division
 from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.solver import (
     TOLERANCE,
@@ -152,7 +152,7 @@ class WholeSearch:
             if found.is_proved or self.budget.is_late:
                 return
 
-    def _offer_division(self, found: Division) -> None:
+    def _offer_division(self, found: BranchDivision) -> None:
         """Offer its calls with those of the best plan that compute other items."""
         problem = self.problem
         known = self.plan.calls if self.plan else ()
