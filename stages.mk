@@ -41,9 +41,9 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
@@ -80,14 +80,14 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
-    common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/messages/note_kinds.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
@@ -348,9 +348,9 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
@@ -447,8 +447,8 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
     common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/elementwise.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
     common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
     common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
     common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
@@ -581,9 +581,9 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
@@ -647,13 +647,14 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/mending/mends/replace_cumsum.py common/mending/mends/slice_gather.py common/mending/mends/widen_halves.py \
     common/mending/registry.py common/mending/rewrite.py common/mending/view.py common/messages/errors.py \
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \

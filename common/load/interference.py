@@ -119,8 +119,8 @@ def measure_interference(loads: Loads) -> RoundsByState:
 
 def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadTest]]:
     """Yield the tests of a round; every other round is in reverse order."""
-    turns: list[tuple[str, Sequence[int]]] = [(ALONE, (0,)), (ALONE, (1,)), (TOGETHER, (0, 1))]
-    for state, services in turns[:: -1 if index % 2 else 1]:
+    order: list[tuple[str, Sequence[int]]] = [(ALONE, (0,)), (ALONE, (1,)), (TOGETHER, (0, 1))]
+    for state, services in order[:: -1 if index % 2 else 1]:
         for service, test in zip(services, loads(index, services), strict=True):
             if test.record.is_interrupted:
                 raise KeyboardInterrupt

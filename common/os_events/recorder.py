@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from types import TracebackType
 
+from common.os_events.counters import CounterRecorder
 from common.os_events.events import INCOMPLETE, EventRecorder, OsEvent
-from common.os_events.psutil_events import CounterRecorder
 from common.os_events.tracefs import TracefsRecorder
 
 FALLBACK_NOTE = "os_events: only counts by psutil; they show that another thread ran, but not which"

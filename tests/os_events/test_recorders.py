@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.os_events import psutil_events, tracefs
-from common.os_events.psutil_events import CounterRecorder, Counts, events_between, read_counts
+from common.os_events import counters, tracefs
+from common.os_events.counters import CounterRecorder, Counts, events_between, read_counts
 from common.os_events.recorder import FALLBACK_NOTE, OsEventRecorder
 from common.os_events.tracefs import PREFIX, REMEDY, TracefsRecorder, mask_text
 from common.os_events.tracefs import tracefs as mounted
@@ -343,7 +343,7 @@ def test_the_process_is_counted_whole():
 
 
 def test_without_getrusage_psutil_counts(monkeypatch):
-    monkeypatch.setattr(psutil_events, "resource", None)
+    monkeypatch.setattr(counters, "resource", None)
     counts = read_counts()
     assert counts.voluntary_switches + counts.involuntary_switches > 0
     assert (counts.minor_faults, counts.major_faults) == (None, None)  # not on Linux

@@ -244,8 +244,8 @@ class Image:
         self.content += content.ljust(ceil(len(content) / self.beat) * self.beat, b"\0")
         return base
 
-    def room(self, name: str, order: ChannelOrder, size: int) -> int:
-        """Return the base of a map that calls write and read."""
+    def allocate(self, name: str, order: ChannelOrder, size: int) -> int:
+        """Return the base of a map that calls write and read; the first call of each map places it."""
         if (name, order) not in self.places:
             self.places[name, order] = self.add(bytes(size))
         return self.places[name, order]
@@ -259,13 +259,13 @@ def program_of(packed: PackedCall, image: Image, kernel: Document) -> bytes:
     simd = sizes["products_per_element"]
     weights = image.add(in_order_of_use(packed.lines, fold, (most, tile["depth"]), simd))
     constants = image.add(packed.constants)
-    source = image.room(layer.x.name, call.order, layer.x.channels * layer.x.height * layer.x.width)
+    source = image.allocate(layer.x.name, call.order, layer.x.channels * layer.x.height * layer.x.width)
     size = layer.y.channels * layer.y.height * layer.y.width
-    result = TensorPlace(image.room(layer.y.name, call.order, size), call.result_pitches, packed.result_zero)
+    result = TensorPlace(image.allocate(layer.y.name, call.order, size), call.result_pitches, packed.result_zero)
     operands = []
     if layer.residual:
         other = layer.residual.other
-        operands.append(TensorPlace(image.room(other.name, call.order, size), call.result_pitches, other.zero))
+        operands.append(TensorPlace(image.allocate(other.name, call.order, size), call.result_pitches, other.zero))
     return program(call.settings((source, weights, constants)), result, operands, packed.steps)
 
 
@@ -370,7 +370,7 @@ def turning(image: Image, tensor: EngineTensor, order: ChannelOrder, size: int) 
     """Return the program that turns a map of an order into the other one."""
     shape = (tensor.height * tensor.width, tensor.channels)
     rows, columns = shape if order is ChannelOrder.CHANNELS_INSIDE else shape[::-1]
-    bases = image.places[tensor.name, order], image.room(tensor.name, other_order(order), size)
+    bases = image.places[tensor.name, order], image.allocate(tensor.name, other_order(order), size)
     return program((*bases, rows, columns, 0, 0, 0, 0), TensorPlace(), (), ())
 
 

@@ -85,7 +85,7 @@ class _Run:
         self.is_concluded = False  # what still runs is given up
         self.error: BaseException | None = None
         self.running: dict[int, _Running] = {}
-        self.turns = [0] * service.worker_count  # a worker that was given up is replaced by one of the next turn
+        self.replacements = [0] * service.worker_count  # how often a worker was given up and replaced
         self.active = 0
         self.start_s = time.perf_counter()
         self._start_ns = time.perf_counter_ns()
@@ -108,28 +108,28 @@ class _Run:
         """Start a thread for a worker; the caller holds the lock."""
         self.active += 1
         name = f"load-{worker}"
-        threading.Thread(target=self._work, args=(worker, self.turns[worker]), name=name, daemon=True).start()
+        threading.Thread(target=self._work, args=(worker, self.replacements[worker]), name=name, daemon=True).start()
 
-    def _work(self, worker: int, turn: int) -> None:
+    def _work(self, worker: int, replacement: int) -> None:
         """Serve batches until none will come, or until this worker is given up."""
         free_ns = self.now_ns()
         try:
-            while (batch := self._await_batch(worker, turn, free_ns)) is not None:
-                free_ns = self._serve(worker, turn, batch)
+            while (batch := self._await_batch(worker, replacement, free_ns)) is not None:
+                free_ns = self._serve(worker, replacement, batch)
         except BaseException as error:
             self._fail(error)
         finally:
             with self.lock:
-                if self.turns[worker] == turn:
+                if self.replacements[worker] == replacement:
                     self.active -= 1
                 if not self.active:
                     self.over.set()
                     self._wake_ups.put(None)
 
-    def _await_batch(self, worker: int, turn: int, free_ns: int) -> Batch | None:
+    def _await_batch(self, worker: int, replacement: int, free_ns: int) -> Batch | None:
         """Take a batch if one is ready, or wait for the generator; None where no further one will come."""
         with self.lock:
-            if not self.is_closed and self.turns[worker] == turn and not self._take(worker, free_ns):
+            if not self.is_closed and self.replacements[worker] == replacement and not self._take(worker, free_ns):
                 self.idle[worker] = free_ns
                 if self.queue.wake_ns < self.wakes_ns or self.queue.is_over:
                     self.generator_turn.notify()
@@ -182,7 +182,7 @@ class _Run:
             self.error = self.error or error
             self.close()
 
-    def _serve(self, worker: int, turn: int, batch: Batch) -> int:
+    def _serve(self, worker: int, replacement: int, batch: Batch) -> int:
         """Let the service answer a batch, and enter how that went; return when it ended."""
         stages_ns: tuple[int, ...] = ()
         failure = ""
@@ -193,7 +193,7 @@ class _Run:
             failure = error.problem
         ended_ns = self.now_ns()
         with self.lock:
-            if self.turns[worker] == turn and not self.is_concluded:
+            if self.replacements[worker] == replacement and not self.is_concluded:
                 del self.running[worker]
                 self._enter(batch, started_ns, ended_ns, stages_ns, failure)
         return ended_ns
@@ -266,7 +266,7 @@ class _Run:
         """Count the requests of a call as failed, and let a new thread take the place of its worker."""
         del self.running[worker]
         self._enter(call.batch, call.started_ns, now_ns, failure=f"no answer within {limit_ns / 1e9:g} s")
-        self.turns[worker] += 1
+        self.replacements[worker] += 1
         self.active -= 1
         self.service.give_up(worker)
         if not self.is_closed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.precision.conversion.float_model import QUANTIZED, FloatModel, described
-from common.precision.conversion.quiet_runs import tool
+from common.precision.conversion.quiet_runs import quiet_tool
 from common.precision.conversion.smoothing import smoothed
 from common.runtime.inputs.values import Feeds
 
@@ -35,7 +35,7 @@ class Calibration:
         """
         path = self.folder / (f"{method}.json" if op_types else f"{method}-all.json")
         if not path.exists():
-            with tool(f"{method} ranges", "cannot be found", self.folder):
+            with quiet_tool(f"{method} ranges", "cannot be found", self.folder):
                 self._find(method, op_types, path)
         return path
 
@@ -65,7 +65,7 @@ class Calibration:
         if path.exists():
             return replace(self, model=described(path), folder=folder)
         folder.mkdir(exist_ok=True)
-        with tool("activations", "cannot be smoothed", folder):
+        with quiet_tool("activations", "cannot be smoothed", folder):
             return replace(self, model=smoothed(self.model, self.feeds, path), folder=folder)
 
     def not_finite(self) -> list[str]:

@@ -19,8 +19,8 @@ LEAST_FREE_BYTES = 4096  # of a disk that is not full: one page
 
 
 @contextlib.contextmanager
-def tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
-    """Run a tool in the block.
+def quiet_tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
+    """Run a tool of ONNX Runtime in the block, without what it prints and logs.
 
     Args:
         problem: what the block is for, as in "cannot be calibrated".

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel, write_single
-from common.precision.conversion.quiet_runs import tool
+from common.precision.conversion.quiet_runs import quiet_tool
 from common.precision.conversion.smoothing import has_linear_layers
 from common.precision.judgement.engine_outputs import engine_outputs
 from common.precision.judgement.evaluation import outputs_of
@@ -73,7 +73,7 @@ def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes
     Raises:
         PipelineError: the tool fails, with its own reason.
     """
-    with tool(f"{scheme.number_format}, {scheme.name}", "cannot be made", target.parent):
+    with quiet_tool(f"{scheme.number_format}, {scheme.name}", "cannot be made", target.parent):
         scheme.make(model, calibration, nodes, target)
 
 

@@ -233,25 +233,25 @@ def take_turns(
         PipelineError: a run failed before one of each session was counted.
     """
     warmup_due, due = _profiled_runs(models, budget)
-    turns = [(sessions, Recorder(budget.stored_runs), Recorder(warmup_due + due)) for sessions in models]
+    recorded = [(sessions, Recorder(budget.stored_runs), Recorder(warmup_due + due)) for sessions in models]
     failure = ""
 
     def turn(step: int, share: float | None) -> None:
         counted = (
             step * warmup_due // budget.warmup if share is None else warmup_due + math.ceil(due * share - ROUNDING)
         )
-        _turn(turns, step, counted)
+        _turn(recorded, step, counted)
 
     try:
         repeat(budget, turn, progress, between_runs)
     except PipelineError as error:
-        if not all(plain.count > budget.warmup and profiled.count > warmup_due for _, plain, profiled in turns):
+        if not all(plain.count > budget.warmup and profiled.count > warmup_due for _, plain, profiled in recorded):
             raise
         counts = "; ".join(
-            f"{plain.count} unprofiled and {profiled.count} profiled runs" for _, plain, profiled in turns
+            f"{plain.count} unprofiled and {profiled.count} profiled runs" for _, plain, profiled in recorded
         )
         failure = f"failed after {counts} ({error.problem})"
-    return [Runs(plain, profiled, budget.warmup, own.cold, failure) for own, plain, profiled in turns]
+    return [Runs(plain, profiled, budget.warmup, own.cold, failure) for own, plain, profiled in recorded]
 
 
 def repeat(
@@ -291,9 +291,9 @@ def traceable_runs(events_per_run: int, warmup: int) -> tuple[int, int]:
     return warmup_due, most - warmup_due
 
 
-def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
+def _turn(recorded: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
     """Let each model have its runs once, the first one last in every second turn."""
-    for sessions, plain, profiled in turns[:: 1 if step % 2 else -1]:
+    for sessions, plain, profiled in recorded[:: 1 if step % 2 else -1]:
         _step(sessions, plain, profiled, profiled_due)
 
 

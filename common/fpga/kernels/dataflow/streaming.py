@@ -154,14 +154,14 @@ class StreamingGemv(OnPorts):
         """
         if min(rows, columns, vectors, products) < 1:
             raise UnusableValueError("rows, cols, vectors", "an extent is below 1", "give whole numbers of 1 or more")
-        turns = products * ceil(vectors / self.vectors)
+        passes = products * ceil(vectors / self.vectors)
         words, rows_of_port = ceil(columns / self.lanes_per_port), ceil(rows / self.ports.count)
-        streaming = turns * rows_of_port * words * self.ports.word_cycles
-        overhead = turns * rows_of_port * self.timing.row_drain_cycles
+        streaming = passes * rows_of_port * words * self.ports.word_cycles
+        overhead = passes * rows_of_port * self.timing.row_drain_cycles
         start = self.timing.first_word_ns * self.clock_mhz / 1e3
         beside = ceil(bytes_beside / (self.vectors * self.ports.word_bytes)) * self.ports.word_cycles
         macs = products * vectors * rows * columns
-        matrix_bytes = turns * rows * words * self.ports.word_bytes
+        matrix_bytes = passes * rows * words * self.ports.word_bytes
         # The published kernel does not keep x: it reads x again for every row of a port.
         vector_bytes = products * vectors * (rows_of_port * words * self.ports.word_bytes + self._bytes(rows))
         moved_bytes = matrix_bytes + vector_bytes + bytes_beside

@@ -393,7 +393,7 @@ class _Clock:
         """Return the addresses of a block's weights and constants, which it gets with its first tile."""
         if tile.first_fold not in self.weights:
             words = self.tiling.packed_words(tile), self.tiling.constant_words(tile)
-            first, second = (self.places.room(each * self._design.word_bytes) for each in words)
+            first, second = (self.places.allocate(each * self._design.word_bytes) for each in words)
             self.weights[tile.first_fold] = first, second
         return self.weights[tile.first_fold]
 

@@ -34,7 +34,7 @@ class MemoryPlaces:
         whole = tensor.whole
         if whole.name not in self.addresses:
             words = whole.height * whole.width * words_of(whole.channels, self.design)
-            self.addresses[whole.name] = self.room(words * self.design.word_bytes)
+            self.addresses[whole.name] = self.allocate(words * self.design.word_bytes)
         return self.addresses[whole.name]
 
     def pixel(self, tensor: EngineTensor, line: int, channel: int = 0) -> tuple[int, int]:
@@ -43,8 +43,8 @@ class MemoryPlaces:
         pixels = (tensor.first_line + line) * tensor.width
         return self.at(tensor) + pixels * stride + tensor.first_channel + channel, stride
 
-    def room(self, size: int) -> int:
-        """Return the address of so many further bytes."""
+    def allocate(self, size: int) -> int:
+        """Return the address of so many further bytes, in whole pages."""
         address = self.end
         self.end += ceil(size / PAGE_BYTES) * PAGE_BYTES
         return address

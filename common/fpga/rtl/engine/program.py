@@ -118,7 +118,7 @@ class _Builder:
 
     def _constant(self, content: NDArray[Any]) -> int:
         data = content.reshape(-1).view(np.uint8)
-        address = self.places.room(data.size)
+        address = self.places.allocate(data.size)
         self.contents.append((address, data))
         return address
 

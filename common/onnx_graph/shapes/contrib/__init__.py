@@ -9,10 +9,10 @@ and the documentation in its operator schemas.
 from common.onnx_graph.shapes.contrib import (  # noqa: F401
     as_onnx,
     attention,
+    elementwise,
     layouts,
     machine_learning,
     matrix,
-    normalization,
     structure,
 )
 from common.onnx_graph.shapes.contrib.registry import contrib_outputs
