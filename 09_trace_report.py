@@ -10,7 +10,7 @@ The timeline shows every run, and the nodes of three profiled runs: the first, t
 warm-up. Arrows follow the critical path. A load test has a clock of its own.
 
 bottlenecks.csv has the findings of the rules in configs/bottlenecks.yaml. The least time that each node could take says
-how much a remedy can save at most. The gain of a finding is the part of this that measured mends reached. On a
+how much a remedy can save at most. The gain of a finding is the part of this that measured remedies reached. On a
 disturbed host no gain is shown. Near misses fail a rule by little, and come last.
 
 EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):

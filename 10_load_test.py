@@ -14,7 +14,7 @@ With --images each request brings an encoded image. Decoding, resizing and norma
 are timed separately. So is finding the --top-k classes. On a GPU, the copies to and from it are stages as well.
 
 A load is `failing` if a larger share of requests than --max-error-share fails. It is an `overload` if its queue grows,
-or if a larger share than that is rejected or waits in vain. It is `invalid` if the generator's own delays make more
+or if a larger share than that is rejected or not served. It is `invalid` if the generator's own delays make more
 than 10 % of the latency. None of these has percentiles. In those of a `valid` load, a failed request counts with the
 time that its caller waited.
 

@@ -2,19 +2,19 @@
 
 Reads   bottlenecks.csv, node_map.csv, latency_summary.json, and the model file that was measured.
 Writes  mend_trials.csv (a row per rule: predicted and measured gain, with intervals), mended.onnx (the model with the
-        mend that gained most; every other stage takes it).
+        rewrite that gained most; every other stage takes it).
 
-A rule of 09 may have mends: programs that change the model's graph as the remedy says. A mend is left out where another
-node or a caller would notice it. The mended model must return what the model returns, on three random inputs, within
-what its number format explains. Then both run in turn, run by run, as 15_paired_runs.py measures. All findings of a
-rule are mended together, and the predicted gain is that of all of them.
+A rule of 09 may have rewrites: programs that change the model's graph as the remedy says. A rewrite is left out where
+another node or a caller would notice it. The mended model must return what the model returns, on three random inputs,
+within what its number format explains. Then both run in turn, run by run, as 15_paired_runs.py measures. All findings
+of a rule are mended together, and the predicted gain is that of all of them.
 
 EXAMPLE of output (mend_trials.csv, some columns):
 
     finding,mend_outcome,mends,gain_us,measured_gain_us,measured_gain_low_us,measured_gain_high_us
     unfused_conv,gains,"[""freeze_weights"",""fold_batch_normalization""]",310.0,287.0,262.0,301.0
 
-    python 30_try_mend.py --model net.onnx                       # the first findings that have a mend
+    python 30_try_mend.py --model net.onnx                       # the first findings that have a rewrite
     python 30_try_mend.py --model net.onnx --rule unfused_conv   # the findings of one rule
 """
 
@@ -55,7 +55,7 @@ GAINS = "gains"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
-    text = "rule whose findings are mended; repeatable (default: the first three that have a mend)"
+    text = "rule whose findings are mended; repeatable (default: the first three that have a rewrite)"
     parser.setting("--rule", action="append", default=[], metavar="RULE", help=text)
     parser.setting("--runs", type=cli.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
     parser.shared("--warmup", "--seed", "--threads", "--provider", "--optimization", "--run-timeout")

@@ -518,7 +518,7 @@ _table(
 _table(
     "mend_trials",
     "Findings that were tried: the model was mended, and both models were measured in turn. The predicted gain is that "
-    "of all findings of the rule together, and at most the median. No rows where no finding has a mend.",
+    "of all findings of the rule together, and at most the median. No rows where no finding has a rewrite.",
     "finding",
     f"mend_outcome mend_problem mends mended_nodes {_interval('gain', '_us')} doubts "
     f"{_interval('measured_gain', '_us')} is_as_predicted output_error_share output_tolerance_share",
@@ -900,7 +900,7 @@ PICTURES = {
     "design_buffer": "The energy-delay product against the size of a memory: fused, without fusion, and the bound",
     "design_energy": "Energy of accelerators by part, and of the best one's groups of layers",
     "design_nest": "The mapping of the contraction that takes most energy, as a loop nest, with the words that move",
-    "load": "Requests that wait over time, sizes of batches, and what padding computes in vain",
+    "load": "Requests that wait over time, sizes of batches, and the share of computation that padding wastes",
     "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
     "long_load": "Memory, latency and rate of a long load over time",
     "load_pair": "Two models on one host: the latency of each alone and together, and the ratios",

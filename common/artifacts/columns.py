@@ -1029,7 +1029,7 @@ _interval(
     "gain",
     "_us",
     "By how much the makespan of one inference falls: the critical path evaluated again, times the share of that which "
-    "measured mends gained; no more than the latency, and empty where no table says. Gains overlap and do not add up",
+    "measured remedies gained; at most the latency, and empty where no table says. Gains overlap and do not add up",
     nullable=True,
 )
 _amount("span_gain_us", "By how much the span would fall at most", nullable=True)
@@ -1042,12 +1042,12 @@ _text("rule_source", "Where the rule comes from")
 # --- mends ----------------------------------------------------------------------------------------------------------
 _text(
     "mend_outcome",
-    "What mending the findings of the rule did to the latency; not mended: no mend applies; outputs differ: by more "
+    "What mending the findings of the rule did to the latency; not mended: no rewrite applies; outputs differ: by more "
     "than the number format explains, so nothing was measured",
     allowed=("gains", "no gain", "loses", "undecided", "not mended", "outputs differ"),
 )
-_text("mend_problem", "Why no mend applies, how far outputs differ, or why the gain is undecided; often empty")
-_list("mends", "names", "Mends that applied, in their order")
+_text("mend_problem", "Why no rewrite applies, how far outputs differ, or why the gain is undecided; often empty")
+_list("mends", "names", "Rewrites that applied, in their order")
 _list("mended_nodes", "names", "Source nodes, weights or dimensions that they changed")
 _signed(
     "measured_gain_us",
@@ -1148,8 +1148,8 @@ _amount("offered_requests_per_s", "Rate at which requests came", nullable=True)
 _amount("answered_requests_per_s", "Answers per second until the last one, or of the step in which they came")
 _amount(
     "error_share",
-    "Share of the requests that failed, expired, were turned away, or got no turn before the load ended; those that a "
-    "signal cut are not counted",
+    "Share of the requests that failed, expired, were turned away, or were not served before the load ended; requests "
+    "that a signal cut are not counted",
 )
 _amount("max_error_share", "Most requests that may, for a valid load")
 _amount(

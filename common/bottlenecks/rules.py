@@ -121,8 +121,8 @@ class Condition:
 
 
 Chain = tuple[frozenset[str], ...]  # operator types that follow one another
-# Which share of the greatest possible gain mends gain, where none of them was measured.
-UNMEASURED = Constant(0.0, 1.0, 1.0, "No mend of this rule was measured.", "assumed")
+# Which share of the greatest possible gain a remedy reaches, where it was not measured.
+UNMEASURED = Constant(0.0, 1.0, 1.0, "No remedy of this rule was measured.", "assumed")
 
 
 @dataclass(frozen=True, slots=True)

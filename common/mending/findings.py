@@ -30,20 +30,20 @@ class Predicted:
 
 
 def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[str]:
-    """Return the rules that were asked for, or the first ones with a mend, those of the largest gain first.
+    """Return the rules that were asked for, or the first ones with a rewrite, those of the largest gain first.
 
     Raises:
-        UnusableValueError: a rule that was asked for has no mend, or found nothing.
+        UnusableValueError: a rule that was asked for has no rewrite, or found nothing.
     """
     mendable = list(dict.fromkeys(rule for row in found for rule in found_by(row) if rule in MENDS))
     for rule in asked:
         if rule not in MENDS:
             remedy = f"these have one: {listed(sorted(MENDS), MOST_NAMED)}"
-            raise UnusableValueError("rule", f"{quoted(rule)} has no mend", remedy)
+            raise UnusableValueError("rule", f"{quoted(rule)} has no rewrite", remedy)
         if rule not in mendable:
             others = listed(mendable, MOST_NAMED) if mendable else "none"
             raise UnusableValueError(
-                "rule", f"{quoted(rule)} found nothing in this measurement", f"findings with a mend: {others}"
+                "rule", f"{quoted(rule)} found nothing in this measurement", f"findings with a rewrite: {others}"
             )
     return list(dict.fromkeys(asked)) or mendable[:MOST_TRIED]
 

@@ -22,7 +22,7 @@ MOST_TRIPS = 1000
 
 
 def build_tiny_loop(*, seed: int = 0, batch: Dim = "batch", trips: int | None = TRIPS) -> onnx.ModelProto:
-    """Loop of 7 trips: a state times a captured matrix, plus a captured product; a scan output of every state."""
+    """Loop of 7 iterations: a state times a captured matrix, plus a captured product; a scan output of every state."""
     builder = GraphBuilder("tiny-loop", seed=seed)
     drive = builder.node("MatMul", ["input", _matrix(builder, "drive", FEATURES, STATE)], "drive")
     count = "trips" if trips is None else builder.constant("", trips)
@@ -40,12 +40,12 @@ def build_tiny_loop(*, seed: int = 0, batch: Dim = "batch", trips: int | None = 
 
 
 def build_tiny_loop_input(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """The tiny loop with its number of trips as the input ``trips``, an int64 scalar."""
+    """The tiny loop with its trip count as the input ``trips``, an int64 scalar."""
     return build_tiny_loop(seed=seed, batch=batch, trips=None)
 
 
 def build_tiny_loop_condition(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """Loop until the sum of a growing state passes 100, so that the number of trips depends on the data."""
+    """Loop until the sum of a growing state passes 100, so that the number of iterations depends on the data."""
     builder = GraphBuilder("tiny-loop-condition", seed=seed)
     limit = builder.constant("", LIMIT, np.float32)
     body = builder.body("loop_body")
@@ -61,7 +61,7 @@ def build_tiny_loop_condition(*, seed: int = 0, batch: Dim = "batch") -> onnx.Mo
 
 
 def build_tiny_loop_nested(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """Loop of 3 trips in a Loop of 5, a product in each: 15 inner and 5 outer ones of 11×11."""
+    """Loop of 3 iterations in a Loop of 5, a product in each: 15 inner and 5 outer ones of 11×11."""
     builder = GraphBuilder("tiny-loop-nested", seed=seed)
     outer_matrix, inner_matrix = (_matrix(builder, name, STATE, STATE) for name in ("outer", "inner"))
     outer, inner = builder.body("outer_body"), builder.body("inner_body")
@@ -116,7 +116,7 @@ def build_tiny_if(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
 
 
 def build_tiny_if_loop(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """If in a Loop of 7 trips: two products in the first 3 of them, one in the other 4."""
+    """If in a Loop of 7 iterations: two products in the first 3 of them, one in the other 4."""
     builder = GraphBuilder("tiny-if-loop", seed=seed)
     body = builder.body("loop_body")
     early = body.node("Less", ["iteration", body.constant("Loop", INNER_TRIPS)], "Loop")

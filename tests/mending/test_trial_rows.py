@@ -30,10 +30,10 @@ def test_the_first_rules_with_a_mend_are_tried_each_once():
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ("padding", "'padding' has no mend; these have one: "),
+        ("padding", "'padding' has no rewrite; these have one: "),
         (
             "tiny_nodes",
-            "'tiny_nodes' found nothing in this measurement; findings with a mend: transposes, unfused_conv",
+            "'tiny_nodes' found nothing in this measurement; findings with a rewrite: transposes, unfused_conv",
         ),
     ],
 )

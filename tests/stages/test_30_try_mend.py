@@ -98,7 +98,7 @@ def test_a_rule_without_a_mend_and_another_model_are_refused(measured, tmp_path)
     out, path, _ = measured
     done = run_stage(SCRIPT, "--out", out, "--model", path, "--rule", "throttled")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "--rule: 'throttled' has no mend" in done.stderr
+    assert "--rule: 'throttled' has no rewrite" in done.stderr
     other = model([helper.make_node("Relu", ["x"], ["y"], "r")], {"x": (1, 3)}, {"y": (1, 3)})
     onnx.save(other, tmp_path / "other.onnx")
     done = run_stage(SCRIPT, "--out", out, "--model", tmp_path / "other.onnx", "--rule", "unfused_conv")

@@ -121,7 +121,7 @@ def bound_flags(parser: Parser) -> None:
 
 
 def error_flag(parser: Parser) -> None:
-    text = "largest share of requests that may fail, expire, be rejected or get no turn in a valid load"
+    text = "largest share of requests that may fail, expire, be rejected or not be served in a valid load"
     parser.setting("--max-error-share", type=flag_types.fraction, default=0.001, metavar="SHARE", help=text)
 
 

@@ -125,8 +125,8 @@ class LoadRecord:
     def is_waited(self) -> npt.NDArray[np.bool_]:
         """Whether each request counts in the figures of latency.
 
-        One that failed, expired or had no turn counts with the time that its caller waited: its latency is no less. One
-        that was turned away waited for nothing.
+        One that failed, expired or was not served counts with the time that its caller waited: its latency is no less.
+        One that was turned away waited for nothing.
         """
         return np.asarray((self.outcomes != REJECTED) & ~self.is_cut)
 

@@ -19,7 +19,7 @@ class LoadThresholds:
     """What is asked of a load.
 
     Attributes:
-        max_error_share: most requests that may fail, expire, be turned away or get no turn, of all that come.
+        max_error_share: most requests that may fail, expire, be turned away or not be served, of all that come.
         bound_us: latency within which an answer counts as goodput; None: any answer does.
         min_goodput_hz: least requests per second that are to be answered so; None: any number.
     """

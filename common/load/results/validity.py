@@ -86,7 +86,7 @@ def _lateness(records: Sequence[LoadRecord]) -> str:
 
 
 def _errors(records: Sequence[LoadRecord], max_share: float) -> LoadValidity:
-    """Judge loads by the requests without an answer: those that failed, were not let in, or got no turn."""
+    """Judge loads by the requests without an answer: those that failed, were not let in, or were not served."""
     known = sum(len(record) - int(record.is_cut.sum()) for record in records)
     errors = sum(int(record.is_error.sum()) for record in records)
     if errors <= max_share * known:

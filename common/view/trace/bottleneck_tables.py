@@ -13,7 +13,7 @@ from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, WIDTH, duration, percent, significant
 
 MOST_IN_TEXT, MOST_NEAR_MISSES, MOST_IN_REPORT = 8, 3, 40
-SCALE = "Gains are of one inference, and overlap. An interval from 0 is that of a rule without measured mends."
+SCALE = "Gains are of one inference, and overlap. An interval from 0 is that of a rule whose remedy was not measured."
 ON_DISTURBED_HOST = "No gain is shown, because the times decide nothing"
 
 

@@ -1,4 +1,4 @@
-"""Mends as text: what each finding promised, and what mending it gained."""
+"""Trials as text: what each finding promised, and what mending the model gained."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ TRIALS: Table[MendTrialsRow] = Table(
 
 
 def mend_report(rows: Sequence[MendTrialsRow]) -> str:
-    """Return the trials, what each mend did, and why some did nothing."""
+    """Return the trials, what each rewrite did, and why some did nothing."""
     if not rows:
-        return "No finding has a mend that a program can make."
+        return "No finding has a rewrite that a program can make."
     lines = [TRIALS.text(rows)]
     if doubts := [*dict.fromkeys(doubt for row in rows for doubt in row["doubts"])]:
         text = f"No predicted gain is shown, because the times of the findings decide nothing: {'; '.join(doubts)}"

@@ -1,4 +1,4 @@
-"""A load test: requests that wait over time, sizes of batches, and what padding computes in vain."""
+"""A load test: requests that wait over time, sizes of batches, and the share of computation that padding wastes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _draw_padding(axes: Axes, batches: pd.DataFrame) -> None:
     axes.plot(means.index, 100 * means["padding_share"], "o-", color=ORANGE, label="requests or tokens")
     if means["padding_flops_share"].notna().any():
         axes.plot(means.index, 100 * means["padding_flops_share"], "s--", color=GREY, label="FLOPs")
-    axes.set(title="padding", xlabel="requests in a batch", ylabel="computed in vain (%)", ylim=(0, None))
+    axes.set(title="padding", xlabel="requests in a batch", ylabel="wasted computation (%)", ylim=(0, None))
     axes.legend()
     axes.grid(visible=True)
 
