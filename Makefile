@@ -396,7 +396,7 @@ fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full d
 fuzz-coverage: $(VENV)/.ready-fuzz  ## fuzz every reader of files for MINUTES, guided by coverage (Atheris, Linux)
 	@$(PYTHON) -m tests.fuzz.coverage_guided $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES))
 
-mutants: $(VENV)/.ready-mutants  ## change the rooms that decide, one place at a time, and count the changes that the tests notice
+mutants: $(VENV)/.ready-mutants  ## change the packages that decide, one place at a time, and count the changes that the tests notice
 	@$(PYTHON) -m tests.mutation $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--room,$(ROOMS))
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
