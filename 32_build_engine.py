@@ -1,7 +1,6 @@
 """Plan an engine for a quantized network on a board with open tools, simulate it, and place and route it.
 
-Reads   a quantized model (QDQ, batch 1), such as the one that 28 --for-engine writes, without row-wise work and without
-        products of two tensors element by element; a board of configs/fabrics.
+Reads   a quantized model (QDQ, batch 1), such as the one that 28 --for-engine writes; a board of configs/fabrics.
 Writes  engine_calls.csv (planned and simulated cycles of each layer), engine_cells.csv (planned and routed cells),
         engine_summary.json (the engine, and the clock that closed).
 
@@ -99,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.route:
             OpenTools(given.open_tools).require(fabric.device)
         stage.end_of_checks()
-        candidates = [*designs(given.array_rows, given.array_cols, given.array_simd)]
+        candidates = [*designs(network, given.array_rows, given.array_cols, given.array_simd)]
         plan = best_plan(network, fabric, known, candidates)
         with stage.writing() as transaction:
             simulated = simulated_network(plan, fabric, given.seed) if given.simulate else None

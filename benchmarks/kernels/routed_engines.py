@@ -41,10 +41,15 @@ from common.view.text import text_table
 
 TABLE = Path(__file__).with_suffix(".csv")
 SIZE = ("rows", "cols", "simd", "word_bytes", "weight_depth")
-COLUMNS = ["family", "board", *SIZE, *CELL_NAMES, "clock_mhz"]
-# By family: rows, columns, products per element, bytes of a word, and the depth of the weights where it is not 4096.
+UNITS = {"rows": "has_row_work", "products": "has_products"}  # that an engine may be without, in the words of a size
+COLUMNS = ["family", "board", *SIZE, *UNITS.values(), *CELL_NAMES, "clock_mhz"]
+# By family: rows, columns, products per element, bytes of a word, the depth of the weights where it is not 4096, and
+# the units that the engine has besides.
 FITTED: Mapping[str, Sequence[str]] = {
-    "ecp5": ("2x4x1x4", "8x4x1x4", "4x4x2x4", "8x8x1x8", "4x8x1x4", "4x4x4x4"),
+    "ecp5": (
+        *("2x4x1x4", "8x4x1x4", "4x4x2x4", "8x8x1x8", "4x8x1x4", "4x4x4x4"),
+        *("2x4x1x4+rows", "2x8x1x8+rows", "2x4x1x4+products"),
+    ),
     "nexus": ("2x4x1x4", "5x4x1x4", "2x4x2x4", "2x4x1x4x16384"),
 }
 KEPT_BACK: Mapping[str, Sequence[str]] = {
@@ -91,13 +96,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def engine_of(size: str) -> EngineDesign:
-    numbers = size.split("x")
-    if len(numbers) not in (4, 5) or not all(map(str.isdecimal, numbers)):
-        text = "write rows, columns, products and bytes of a word: 4x4x1x4"
+    sizes, *units = size.split("+")
+    numbers = sizes.split("x")
+    if len(numbers) not in (4, 5) or not all(map(str.isdecimal, numbers)) or not set(units) <= set(UNITS):
+        text = "write rows, columns, products and bytes of a word: 4x4x1x4 or 4x4x1x4+rows+products"
         raise PipelineError(size, "no size of an engine", text)
     rows, cols, simd, word_bytes, *depth = map(int, numbers)
-    design = EngineDesign(rows, cols, simd, word_bytes, has_row_work=False, has_products=False)
+    design = EngineDesign(rows, cols, simd, word_bytes, **{flag: unit in units for unit, flag in UNITS.items()})
     return replace(design, weight_depth=depth[0]) if depth else design
+
+
+def size_of(design: EngineDesign) -> str:
+    units = [f"+{unit}" for unit, flag in UNITS.items() if getattr(design, flag)]
+    return "x".join(str(getattr(design, name)) for name in SIZE) + "".join(units)
 
 
 def measure(board: str, tools: OpenTools, only: Sequence[str] | None, *, is_routed: bool) -> int:
@@ -109,7 +120,8 @@ def measure(board: str, tools: OpenTools, only: Sequence[str] | None, *, is_rout
             continue
         with tempfile.TemporaryDirectory(prefix="routed-engine-") as name:
             found = route(design.verilog(), design.name, device, tools, Path(name), packs_only=not is_routed)
-        values = [getattr(design, name) for name in SIZE] + [f"{count:g}" for count in found.cells.by_name.values()]
+        values = [int(getattr(design, name)) for name in (*SIZE, *UNITS.values())]
+        values += [int(count) for count in found.cells.by_name.values()]
         row = [device.family, board, *values, found.clock_mhz or ""]
         with TABLE.open("a", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerow(row)
@@ -134,7 +146,8 @@ def read_table(path: Path) -> list[MeasuredEngine]:
         rows = list(csv.DictReader(file))
     found: dict[tuple[str, EngineDesign], MeasuredEngine] = {}
     for row in rows:
-        design, family = engine_of("x".join(row[name] for name in SIZE)), row["family"]
+        units = [unit for unit, flag in UNITS.items() if row[flag] == "1"]
+        design, family = engine_of("+".join(["x".join(row[name] for name in SIZE), *units])), row["family"]
         cells = LogicCells(*(float(row[name]) for name in CELL_NAMES))
         clock = float(row["clock_mhz"]) if row["clock_mhz"] else None
         is_fitted = design in map(engine_of, FITTED[family])
@@ -191,11 +204,14 @@ def clock_intervals(clocks: Mapping[str, Sequence[float]]) -> dict[str, ThreePoi
 def coefficients(measured: Sequence[MeasuredEngine], kind: str) -> dict[str, float]:
     """Return the coefficients with the least squares of relative errors; none is negative.
 
-    A term that grows as an earlier one does over all sizes says nothing, and is 0.
+    A term that grows as an earlier one does over all sizes says nothing, and is 0. One of a unit that none of them has
+    is left out.
     """
     from scipy.optimize import nnls
 
-    sizes = [terms(each.design) for each in measured]
+    every = [terms(each.design) for each in measured]
+    names = [name for name in every[0] if any(size[name] for size in every)]
+    sizes = [{name: size[name] for name in names} for size in every]
     delays = [delay_bits(each.design) if kind == "ff" else 0 for each in measured]
     counts = np.array([each.cells.by_name[kind] - delay for each, delay in zip(measured, delays, strict=True)])
     kept: dict[str, NDArray[np.float64]] = {}
@@ -259,7 +275,7 @@ def compared(each: MeasuredEngine, known: EngineCells) -> tuple[list[str], bool]
     errors = {name: planned[name] / count - 1 if count else 0.0 for name, count in each.cells.by_name.items()}
     row = [
         each.board,
-        "x".join(str(getattr(each.design, name)) for name in SIZE),
+        size_of(each.design),
         *(f"{each.cells.by_name[name]:,.0f} ({error:+.1%})" for name, error in errors.items()),
         f"{each.clock_mhz:g}" if each.clock_mhz else "",
         f"{clock.pessimistic:g} to {clock.optimistic:g}",

@@ -56,14 +56,19 @@ class EnginePlan:
         return sum(each.total for each in self.planned) / (self.clock_mhz * 1e6)
 
 
-def designs(rows: int | None, cols: int | None, simd: int | None) -> Iterator[EngineDesign]:
-    """Yield the engines that are compared, with words of 8 bytes, or of 4 where there are 4 columns."""
+def designs(network: EngineNetwork, rows: int | None, cols: int | None, simd: int | None) -> Iterator[EngineDesign]:
+    """Yield the engines that are compared, with the units that the network needs.
+
+    Words have 8 bytes, or 4 where there are 4 columns.
+    """
+    has_row_work = any(layer.rows for layer in network.layers)
+    has_products = any(layer.residual and layer.residual.is_factor for layer in network.layers)
     for r in ROWS if rows is None else [rows]:
         for c in COLS if cols is None else [cols]:
             for s in SIMD if simd is None else [simd]:
                 for depth in WEIGHT_DEPTHS:
                     sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
-                    yield EngineDesign(r, c, s, **sizes, has_row_work=False, has_products=False)
+                    yield EngineDesign(r, c, s, **sizes, has_row_work=has_row_work, has_products=has_products)
 
 
 def best_plan(
@@ -108,8 +113,7 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
     """Return the layers of a quantized model, whose symbolic dimensions have the given sizes.
 
     Raises:
-        PipelineError: the engine does not compute it, or it has no layer, or has what is not planned: row-wise work, or
-            products of two tensors element by element.
+        PipelineError: the engine does not compute it, or it has no layer.
     """
     try:
         network = layers_of(bound(onnx.load(path), dimensions))
@@ -117,11 +121,6 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
         raise PipelineError(path, f"the engine does not compute it ({problem})") from problem
     if not network.layers:
         raise PipelineError(path, "has no layer for the engine", "give a quantized model (QDQ)")
-    if any(layer.rows for layer in network.layers):
-        raise PipelineError(path, "has row-wise work, whose unit is not planned", "give a network without it")
-    if any(layer.residual and layer.residual.is_factor for layer in network.layers):
-        reason = "multiplies two tensors element by element, whose unit is not planned"
-        raise PipelineError(path, reason, "give a network without such products")
     return network
 
 

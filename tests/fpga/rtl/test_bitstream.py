@@ -24,6 +24,8 @@ from common.fpga.rtl.open_device import LogicCells
 from common.fpga.rtl.pins import ports_of, with_pins
 from common.fpga.rtl.routing import OpenTools, read_log, route, synthesize_for
 from common.messages.errors import ConfigurationError, PipelineError
+from tests.support.engine.maps import CASES
+from tests.support.engine.rows import CASES as ROW_CASES
 from tests.support.paths import ROOT
 
 FABRICS = ROOT / "configs" / "fabrics"
@@ -197,15 +199,30 @@ def test_coefficients_are_found_again_from_counts_that_they_make():
     assert routed_engines.coefficients(measured, "lut") == pytest.approx(truth, rel=1e-6)
 
 
-def test_engines_are_planned_without_the_unit_for_row_wise_work():
-    every = [*designs(None, None, None)]
-    assert every
-    assert not any(design.has_row_work for design in every)
-    with pytest.raises(PipelineError, match="has the unit for row-wise work, whose cells are not planned"):
-        known("ecp5").planned(EngineDesign(4, 8))
+def test_engines_have_the_units_that_a_network_needs():
+    convolution, rows, products = (
+        layers_of(build()) for build in (CASES["one word"], ROW_CASES["softmax"], CASES["a product of two tensors"])
+    )
+    for network, units in ((convolution, (False, False)), (rows, (True, False)), (products, (False, True))):
+        every = [*designs(network, None, None, None)]
+        assert {(design.has_row_work, design.has_products) for design in every} == {units}
+        assert {(design.rows, design.cols, design.simd) for design in every} >= {(4, 4, 1), (16, 16, 4)}
 
 
-@pytest.mark.parametrize("size", ["4x4x1", "4x4x1x4x2x2", "axbxcxd"])
+def test_blocks_and_multipliers_of_further_units_by_hand():
+    plain = EngineDesign(4, 8, has_row_work=False, has_products=False)
+    rows, products = replace(plain, has_row_work=True), replace(plain, has_products=True)
+    # A table of 256 entries of 32 bits for each of eight bytes: 128 words of 64 bits, two blocks of 36 bits each.
+    assert block_rams(rows) - block_rams(plain) == 8 * 2
+    assert block_rams(products) == block_rams(plain)
+    cells = known("ecp5")
+    # A byte multiplies 20 by 18 bits, which takes two, and 18 by 18. Besides, a row multiplies 27 by 11 and 19 by 19.
+    assert cells.multipliers(rows) - cells.multipliers(plain) == 8 * 3 + 3
+    # A lane multiplies two bytes, and that product by a factor of 17 bits.
+    assert cells.multipliers(products) - cells.multipliers(plain) == 8 * 2
+
+
+@pytest.mark.parametrize("size", ["4x4x1", "4x4x1x4x2x2", "axbxcxd", "4x4x1x4+more"])
 def test_a_size_that_is_none_is_one_line(size, capsys):
     assert routed_engines.main(["measure", "--size", size]) == 1
     assert f"{size}: no size of an engine; write rows, columns" in capsys.readouterr().err

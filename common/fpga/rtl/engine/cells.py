@@ -4,7 +4,8 @@ Multipliers, block RAM and the registers that only delay follow from the sizes. 
 to packed engines (`python -m benchmarks.kernels.routed_engines`), as sums of the parts that grow with a size:
 
     per engine, per column (a lane of the epilogue), per byte of a word of memory, per element, per further product of
-    an element, and per doubling of the products of an element.
+    an element, and per doubling of the products of an element; for the unit for row-wise work, and per byte of its
+    words; for products of two tensors, per column.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from common.messages.errors import PipelineError
 BLOCK_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))  # bits x words of 18 Kb
 QUEUES, QUEUE_WORDS, QUEUE_BITS = 3, 512, 32
 SUM_BITS, CONSTANT_BITS = 32, 64
+UNITS = {"row_work": "row-wise work", "row_work_byte": "row-wise work", "product_col": "products of two tensors"}
+TABLE_BYTES = 1024  # 256 entries of 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,12 @@ class EngineCells:
     """What is known of engines on a family.
 
     Attributes:
-        lut, ff: cells per unit of each term of :func:`terms`.
+        lut, ff: cells per unit of each term of :func:`terms`; those of :data:`UNITS` may be missing.
         product: multipliers of a product of two int8.
         lane: multipliers of a lane of the epilogue.
         once: multipliers of an engine of any size.
+        row_byte, row_once: multipliers of the unit for row-wise work, of a byte of its words and besides.
+        product_lane: multipliers of a lane that multiplies two tensors element by element, besides its own.
         clock_mhz: to expect after routing.
     """
 
@@ -42,20 +47,21 @@ class EngineCells:
     product: int
     lane: int
     once: int
+    row_byte: int
+    row_once: int
+    product_lane: int
     clock_mhz: ThreePoint
 
     def planned(self, design: EngineDesign) -> LogicCells:
         """Return the cells of an engine with its pins.
 
         Raises:
-            PipelineError: it has the unit for row-wise work, or multiplies two tensors element by element. No such
-                engine was measured.
+            PipelineError: it has a unit that was not measured on this family.
         """
-        if design.has_row_work:
-            raise PipelineError(design.name, "has the unit for row-wise work, whose cells are not planned")
-        if design.has_products:
-            raise PipelineError(design.name, "multiplies two tensors, and the cells for that are not planned")
-        sizes = terms(design)
+        sizes = {name: size for name, size in terms(design).items() if size}
+        if unknown := [UNITS[name] for name in sizes if name not in self.lut]:
+            reason = f"has the unit for {unknown[0]}, whose cells were not measured on {self.family}"
+            raise PipelineError(design.name, reason, "choose a board of another family")
         return LogicCells(
             lut=sum(self.lut[name] * size for name, size in sizes.items()),
             ff=delay_bits(design) + sum(self.ff[name] * size for name, size in sizes.items()),
@@ -64,7 +70,9 @@ class EngineCells:
         )
 
     def multipliers(self, design: EngineDesign) -> int:
-        return design.rows * design.cols * design.simd * self.product + design.cols * self.lane + self.once
+        lane = self.lane + design.has_products * self.product_lane
+        row_work = design.has_row_work * (design.word_bytes * self.row_byte + self.row_once)
+        return design.rows * design.cols * design.simd * self.product + design.cols * lane + row_work + self.once
 
 
 def read_engine_cells(file: Section) -> dict[str, EngineCells]:
@@ -78,7 +86,8 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
         below = file.section(family)
         below.origin()
         lut, ff = (below.section(kind) for kind in ("lut", "ff"))
-        names = terms(EngineDesign(8, 8))
+        names = [name for name in terms(EngineDesign(8, 8)) if name not in UNITS or name in lut]
+        of_units = ("row_byte_multipliers", "row_multipliers", "product_lane_multipliers")
         found[family] = EngineCells(
             family,
             {name: lut.number(name) for name in names},
@@ -86,6 +95,7 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
             below.count("product_multipliers"),
             below.count("lane_multipliers"),
             below.count("engine_multipliers", positive=False),
+            *(below.count(name) if name in below else 0 for name in of_units),
             below.constant("clock_mhz").as_rate(),
         )
     file.close()
@@ -112,6 +122,9 @@ def terms(design: EngineDesign) -> dict[str, float]:
         "element": float(rows * cols),
         "further_product": float(rows * cols * (design.simd - 1)),
         "doubling": log2(design.simd),
+        "row_work": float(design.has_row_work),
+        "row_work_byte": float(design.has_row_work * design.word_bytes),
+        "product_col": float(design.has_products * cols),
     }
 
 
@@ -137,6 +150,8 @@ def _memories(design: EngineDesign) -> Iterator[tuple[int, int, int]]:
     yield 2 * cols * 8 // word, word, design.result_depth
     yield 1, cols * SUM_BITS, design.partial_depth
     yield QUEUES, QUEUE_BITS, QUEUE_WORDS
+    if design.has_row_work:  # a table for each byte of a word
+        yield design.word_bytes, word, TABLE_BYTES // design.word_bytes
 
 
 def _blocks(bits: int, depth: int) -> int:
