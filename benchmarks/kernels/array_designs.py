@@ -134,9 +134,13 @@ def array_of(design: Design) -> SystolicArray:
 
 
 def equations(array: SystolicArray, tasks: Iterable[Task]) -> tuple[tuple[float, float], ...]:
-    """Return for each call the cycles of the equations alone, and the cycles with all elements busy."""
+    """Return for each call the cycles of the equations alone, and the cycles with all elements busy.
+
+    Published arrays have loads and stores of their own, of which little is known: theirs are bytes over the ports.
+    """
     exact = replace(array.scatter, band=ThreePoint.exactly(1.0))
-    plain = replace(array, timing=replace(array.timing, array_share=1.0, call_cycles=0.0), scatter=exact)
+    timing = replace(array.timing, array_share=1.0, call_cycles=0.0)
+    plain = replace(array, timing=timing, scatter=exact, is_generated=False)
     estimates = ((task, plain.estimate(task)) for task in tasks)
     peak = array.peak_macs_per_cycle
     return tuple((found.cycles.likely, task.macs / peak) for task, found in estimates if found is not None)

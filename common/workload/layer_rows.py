@@ -82,7 +82,7 @@ def _are_per_axis(axes: int, *extents: Any) -> bool:
 def _convolution(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     op_type, dilations = row["op_type"], row["attributes"].get("dilations")
     data, weight = _shape(row, 0), _shape(row, CONVOLUTION_WEIGHT[op_type])
-    groups, transposed = row["groups"] or 1, op_type in TRANSPOSED_CONVOLUTIONS
+    groups, transposed = int(row["groups"] or 1), op_type in TRANSPOSED_CONVOLUTIONS
     if weight is None or data is None or not 3 <= len(weight) == len(data) == len(_results(row)[0]):
         return None
     if not _are_per_axis(len(data) - 2, row["strides"], dilations):
@@ -147,7 +147,8 @@ def _pooling(row: OpMetricsRow, graph: SourceGraph) -> Layers:
 
 def _matmul(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     """Return the product as counted, or the transposed product, (B'A')' = AB, where the left operand is the weight."""
-    batch, rows, inner, columns = row["batch_count"], row["m_count"], row["k_count"], row["n_count"]
+    counts = row["batch_count"], row["m_count"], row["k_count"], row["n_count"]
+    batch, rows, inner, columns = (int(count or 0) for count in counts)
     if not (batch and rows and inner and columns):
         return None
     right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))

@@ -14,6 +14,7 @@ from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.kernels.systolic.loading import line_words
 from common.fpga.rtl.generate import FORMATS, Design
 from common.graphs.number_formats import PRECISION_BITS
 
@@ -121,12 +122,14 @@ def _named_ports(names: Sequence[str]) -> Values:
             for at, name in enumerate(names)
         ),
         "read_cases": _cases(names, "return {name}[at];"),
-        "recent_reads": "\n".join(
+        "kept_reads": "\n".join(
             f"    at = (first + PORTS - 1 - {at}) / PORTS;\n"
-            f"    if (at * PORTS + {at} <= last) {{\n"
-            f"        if (recent.at[{at}] != at) recent.word[{at}] = {name}[base + at];\n"
-            f"        recent.at[{at}] = at;\n"
-            f"        beat.word[{at}] = recent.word[{at}];\n"
+            f"    if (wanted[{at}] && at * PORTS + {at} <= last) {{\n"
+            f"        if (!lines[segment].has({at}, base + at, of_call)) {{\n"
+            f"            beat.word[{at}] = {name}[base + at];\n"
+            f"            keep_in_all(lines, {at}, base + at, of_call, beat.word[{at}]);\n"
+            "        }\n"
+            f"        beat.word[{at}] = lines[segment].word[{at}][(base + at) % LINES];\n"
             "    }"
             for at, name in enumerate(names)
         ),
@@ -156,6 +159,7 @@ def _array(engine: SystolicArray) -> Values:
         "tile_rows": engine.tile.rows,
         "tile_cols": engine.tile.cols,
         "tile_depth": engine.tile.depth,
+        "line_words": line_words(engine.ports),
         "held_type": ARITHMETIC[engine.precision].held,
         **{f"{name}_storage": held[name] for name in ("a", "b", "sums", "results")},
     }

@@ -12,14 +12,11 @@ CAUSES = {
     "steps": "all tiles have one size in the C++, so its array takes another number of steps",
     "results": "bank conflicts limit the results per cycle",
     "pieces": "each load fills only part of the banks",
-    "ports": "the ports move whole words, and read a window again in each tile along k",
+    "ports": "the ports move whole words, and read again what the line buffer does not keep",
 }
 ENDS = "the first tile loads and the last one leaves while the array has no steps"
-SKIPPED = "the C++ does not read the pixels that the stride skips; the plan counts them"
-SHARED = "the C++ moves fewer bytes than the plan, which counts the lines between two tiles twice"
 FILLING = "the plan counts fill and drain of the array, and the C++ loops have none"
-WIDE_PIECES = "the plan counts one beat per cycle for a depthwise convolution, and a load of the C++ has up to three"
-APART = "the plan does not overlap the first load and the last store, and its tiles are larger"
+AVERAGED = "the plan counts pieces and words of the map from averages over its windows"
 
 
 def loop_cause(trips: ArrayTrips, product: MappedProduct) -> str:
@@ -53,13 +50,8 @@ def longest(phases: Sequence[Phase]) -> str:
 
 def _shorter(trips: ArrayTrips, product: MappedProduct) -> str:
     """Return what the plan counts and the loops do not have."""
-    layer, once = trips.call.layer, trips.engine.once_cycles
-    if layer.is_depthwise and layer.groups > 1:
-        return WIDE_PIECES
-    if (1 - MOST_APART) * product.moved_bytes > _moved(trips):
-        is_skipped = layer.stride_height > layer.kernel_height or layer.stride_width > layer.kernel_width
-        return SKIPPED if is_skipped else SHARED
-    return FILLING if trips.cycles >= (1 - MOST_APART) * (product.cycles - once) else APART
+    is_filling = trips.cycles >= (1 - MOST_APART) * (product.cycles - trips.engine.once_cycles)
+    return FILLING if is_filling else AVERAGED
 
 
 def _moved(trips: ArrayTrips) -> float:

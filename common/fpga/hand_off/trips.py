@@ -26,13 +26,10 @@ from numpy.typing import NDArray
 
 from common.fpga.hand_off.array_call import ArrayCall, LineSource, alike
 from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lines, largest_unit, line_words
 from common.graphs.number_formats import PRECISION_BITS
 
 Counts = NDArray[np.int64]
-CONSTANT_BYTES = 8  # bias and scale of a channel
-SEGMENTS = 3  # parts of a line from which a piece takes its elements: of a run each, and within a beat
-WIDE = 8  # groups that a piece may have though a beat has fewer
-RECENT = 16  # places of words that are kept: of a row of the window, or of a tap where these are apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,40 +258,28 @@ class ArrayTrips:
 
     @property
     def _beat(self) -> int:
-        """Elements of a word on every port."""
-        ports = self.engine.ports
-        return int(ports.count * ports.port_bits) // PRECISION_BITS[self.engine.precision]
+        return self.engine.lanes.beat
 
     @property
     def _word(self) -> int:
-        """Elements of a word of one port."""
-        return int(self.engine.ports.port_bits) // PRECISION_BITS[self.engine.precision]
+        return self.engine.lanes.word
 
     def _banks(self, side: int) -> int:
         return (self.engine.rows, self.engine.cols)[side]
 
     def _piece_groups(self, side: int) -> int:
-        """Groups of s elements that enter the banks of a side per cycle."""
-        beat, simd = self._beat, self.engine.simd
-        return max(1, min(self._banks(side), max(beat // simd, min(SEGMENTS * beat // simd, WIDE))))
+        return self.engine.lanes.groups(self._banks(side))
 
     def _source(self, side: int) -> LineSource:
         return self.call.of_pixels if bool(side) == self.call.is_transposed else self.call.of_weights
 
     def lines_at_once(self, side: int) -> int:
         """Return how many lines of a side that is not packed are read at once."""
-        source, groups, best = self._source(side), self._piece_groups(side), (0, 1)
-        for lines in (lines for lines in range(1, groups + 1) if groups % lines == 0):
-            each, run = groups // lines * self.engine.simd, min(source.length, self._depth)
-            bits = source.pixel_pitch | source.group_pitch | source.length | each | self._depth | self._word
-            pitch = source.layer.stride_width * source.pixel_pitch
-            if lines > 1 and (lines - 1) * pitch + min(each, run) + self._word - (bits & -bits) > self._beat:
-                break
-            trips = max(ceil(self._depth / each), ceil(ceil(self._depth / run) / SEGMENTS))
-            trips *= ceil(source.layer.out_width / lines)
-            if lines == 1 or trips < best[0]:
-                best = trips, lines
-        return best[1]
+        source, lanes = self._source(side), self.engine.lanes
+        unit = largest_unit(source.pixel_pitch, source.group_pitch, source.length)
+        pitch = source.layer.stride_width * source.pixel_pitch
+        lines = Lines(source.layer.out_width, source.length, pitch, unit)
+        return lines.at_once(self._piece_groups(side), lanes.simd, self._depth, lanes)
 
     def _side(self, side: int, group: int, k: int, first: int, lines: int) -> Loaded:
         source = self._source(side)
@@ -343,24 +328,25 @@ class ArrayTrips:
         """Follow the runs of lines that are read together, and the words that neighbours do not share."""
         source, (k, depth) = self._source(side), along_k
         first, each = together.starts, together.each
-        of_place = 1 if source.layer.dilation_width > 1 else source.layer.kernel_width // source.taps
         run, at, done = (
             np.full_like(first, k // source.length),
             np.full_like(first, k % source.length),
             np.zeros_like(first),
         )
         trips, last = np.zeros_like(first), np.zeros_like(first)
-        reads: list[tuple[Counts, Counts, Counts]] = []
+        reads: list[tuple[Counts, Counts]] = []
         while (is_open := done < depth).any():
             filled, goes_on = np.zeros_like(first), is_open
             for _ in range(SEGMENTS):
                 goes_on = goes_on & (done < depth) & (filled < each)
                 most = np.minimum(np.minimum(each - filled, source.length - at), depth - done)
                 places = self._places_of(source, group, first, run)
-                taken, begins, ends = self._read(source, places, together, at, most)
-                is_read = goes_on & (ends >= 0)
-                words = np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)
-                reads.append((run // of_place, *words))
+                taken, lines = self._read(source, places, together, at, most)
+                for begins, ends in lines:
+                    is_read = goes_on & (ends >= 0)
+                    reads.append(
+                        (np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1))
+                    )
                 taken = np.where(goes_on, taken, 0)
                 done, at, filled = done + taken, at + taken, filled + taken
                 is_over = goes_on & (at == source.length)
@@ -368,8 +354,8 @@ class ArrayTrips:
             trips, last = trips + is_open, np.where(is_open, filled, last)
         rests = int(((depth - last) % each + last > each).sum())
         read = int(trips.sum())
-        kept, begins, ends = (np.stack(each_read, axis=1).ravel() for each_read in zip(*reads, strict=True))
-        return Loaded(read + rests, read, self._words(side, kept % RECENT, begins, ends))
+        begins, ends = (np.stack(each_read, axis=1).ravel() for each_read in zip(*reads, strict=True))
+        return Loaded(read + rests, read, self._words(side, begins, ends))
 
     @staticmethod
     def _places_of(source: LineSource, group: int, lines: Counts, run: Counts) -> RunPlaces:
@@ -386,10 +372,9 @@ class ArrayTrips:
 
     def _read(
         self, source: LineSource, places: RunPlaces, together: Together, at: Counts, most: Counts
-    ) -> tuple[Counts, Counts, Counts]:
-        """Return how many elements a piece takes of runs, and the first and last address that it reads; -1 if none."""
-        stride, taken = source.layer.stride_width, most
-        begins, ends = np.zeros_like(at), np.full_like(at, -1)
+    ) -> tuple[Counts, list[tuple[Counts, Counts]]]:
+        """Return how many elements a piece takes of runs, and the first and last address of each line; -1 if none."""
+        stride, taken, lines = source.layer.stride_width, most, []
         for i in range(int(together.counts.max())):
             column = places.column + i * stride
             before, inside = np.maximum(-column, 0), np.minimum(source.taps, source.layer.in_width - column)
@@ -401,24 +386,30 @@ class ArrayTrips:
                 taken = np.where(high > low, np.minimum(taken, room), taken)
             high = np.minimum(high, at + taken)
             start = places.address + i * stride * source.pixel_pitch
-            begins = np.where((high > low) & (ends < 0), start + low, begins)
-            ends = np.where(high > low, start + high - 1, ends)
-        return taken, begins, ends
+            lines.append((start + low, np.where(high > low, start + high - 1, -1)))
+        return taken, lines
 
-    def _words(self, side: int, places: Counts, begins: Counts, ends: Counts) -> int:
-        """Return the words that are not kept from an earlier piece: one of each port in each place."""
+    def _words(self, side: int, begins: Counts, ends: Counts) -> int:
+        """Return the words that the line buffer does not have when they are read, and let it keep them."""
         ports, words = int(self.engine.ports.count), 0
-        for place, port in product(range(RECENT), range(ports)):
-            of_port = ends - (ends - port) % ports
-            tags = of_port[(places == place) & (of_port >= begins) & (ends >= 0)]
-            if len(tags):
-                words += int((np.append(self._recent.get((side, place, port), -1), tags[:-1]) != tags).sum())
-                self._recent[side, place, port] = int(tags[-1])
+        for port in range(ports):
+            last = ends - (ends - port) % ports
+            at = (last // ports)[(last >= begins) & (ends >= 0)]
+            places, tags, kept = at % self._kept.shape[1], 2 * at + side, self._kept[port]
+            order = np.argsort(places, kind="stable")
+            places, tags = places[order], tags[order]
+            is_first = np.diff(places, prepend=-1) != 0
+            before = np.where(is_first, kept[places], np.roll(tags, 1))
+            words += int((before != tags).sum())
+            is_last = np.diff(places, append=-1) != 0
+            kept[places[is_last]] = tags[is_last]
         return words
 
     @cached_property
-    def _recent(self) -> dict[tuple[int, int, int], int]:
-        return {}
+    def _kept(self) -> Counts:
+        """What the places of the line buffer have, by port: -1 for nothing."""
+        ports = self.engine.ports
+        return np.full((int(ports.count), line_words(ports)), -1)
 
     def _constants(self, channel: int, channels: int) -> Loaded:
         beat, word = (size * PRECISION_BITS[self.engine.precision] // 8 for size in (self._beat, self._word))
@@ -456,7 +447,11 @@ class ArrayTrips:
         is_along_channels, fold = of_channel == 1, rows
         if self.call.is_transposed:
             fold = cols
-            together = max(1, min(lanes // channels, self._parts(channels))) if is_along_channels else min(cols, lanes)
+            together = (
+                max(1, min(lanes // channels, self.engine.lanes.parts(channels)))
+                if is_along_channels
+                else min(cols, lanes)
+            )
         elif channels > cols and is_along_channels:
             together = 1
         if is_along_channels and together > 1 and of_pixel == channels:
@@ -472,12 +467,6 @@ class ArrayTrips:
         pixel, channel = np.tile(starts, channels), np.repeat(np.arange(channels), len(starts))
         count = np.tile(sizes, channels)
         return (pixel, channel), count, (pixel + count - 1, channel)
-
-    def _parts(self, channels: int) -> int:
-        """Return into how many parts the columns of the banks are divided where channels are rows."""
-        rows, cols, sums = self.engine.rows, self.engine.cols, self.engine.sums_per_cycle
-        shifts = (channels - 1) // rows * self._drain + (channels - 1) % rows // sums + 1
-        return next((parts for parts in range(cols, 1, -1) if cols % parts == 0 and cols // parts >= shifts), 1)
 
 
 def _cut(whole: int, fold: int, most: int) -> tuple[Counts, Counts]:

@@ -40,7 +40,7 @@ LABEL = re.compile(r"^ +(\w+:)$", re.MULTILINE)
 LOOP = re.compile(
     r"^(?P<label>\w+):\n *(?:for|while) \(.*\) \{\n(?=#pragma HLS PIPELINE II=(?P<interval>\d+)\n)", re.MULTILINE
 )
-WORD = re.compile(r"(?:beat|recent)\.word\[\d+\] = p\d+\[base \+ at\];")  # a word of a port is read
+WORD = re.compile(r"beat\.word\[\d+\] = p\d+\[base \+ at\];")  # a word of a port is read
 
 
 def counting(text):

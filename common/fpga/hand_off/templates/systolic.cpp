@@ -32,27 +32,51 @@ constexpr int groups_of(int banks) {
 }
 
 constexpr int PIECE = larger(groups_of(ROWS), groups_of(COLS)) * SIMD;
-constexpr int RECENT = 16;   // places of words that are kept until the next pixels have read them
+constexpr int LINES = $line_words;    // words of a port that the line buffer keeps
 
 // Results that leave per cycle: of JOIN folds of one pixel, or of JOIN pixels, as many as banks give and a beat takes.
 constexpr int JOIN = larger(1, smaller(SUMS, BEAT_ELEMENTS / COLS));
 constexpr int LANES = smaller(JOIN * COLS, BEAT_ELEMENTS);
 
-// The words of a part of the window that were read last, one of each port: the windows of neighbours share most of them.
-struct recent_t {
-    int64_t at[PORTS];
-    word_t word[PORTS];
+// The line buffer of windows: of each port the words that were read last, each in the place that its address gives. What
+// windows share is read once, as long as it is kept. Each segment of a piece reads a copy of its own. Words are of a call,
+// because other calls write the same memory.
+struct lines_t {
+    int64_t at[PORTS][LINES];
+    uint32_t call[PORTS][LINES];
+    word_t word[PORTS][LINES];
 
-    recent_t() : at(), word() {
-        for (int port = 0; port < PORTS; ++port) at[port] = -1;
+    lines_t() : at(), call(), word() {
+#pragma HLS ARRAY_PARTITION variable=at dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=call dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=word dim=1 complete
+    }
+
+    bool has(int port, int64_t place, uint32_t of_call) const {
+        return call[port][place % LINES] == of_call && at[port][place % LINES] == place;
+    }
+    void keep(int port, int64_t place, uint32_t of_call, const word_t &read) {
+        at[port][place % LINES] = place;
+        call[port][place % LINES] = of_call;
+        word[port][place % LINES] = read;
     }
 };
 
-inline beat_t read_recent($port_arguments, int64_t base, int64_t first, int64_t last, recent_t &recent) {
+inline void keep_in_all(lines_t lines[SEGMENTS], int port, int64_t place, uint32_t of_call, const word_t &read) {
+#pragma HLS INLINE
+    for (int copy = 0; copy < SEGMENTS; ++copy) {
+#pragma HLS UNROLL
+        lines[copy].keep(port, place, of_call, read);
+    }
+}
+
+// The words from `first` to `last` that are wanted, one of each port at most, each in the place of its port.
+inline beat_t read_kept($port_arguments, int64_t base, int64_t first, int64_t last, const bool wanted[PORTS], int segment,
+                        uint32_t of_call, lines_t lines[SEGMENTS]) {
 #pragma HLS INLINE
     beat_t beat = {};
     int64_t at;
-$recent_reads
+$kept_reads
     return beat;
 }
 
@@ -86,8 +110,6 @@ struct source_t {
 
     bool is_dense() const { return pixel_pitch == channels && dilation_width == 1 && apart_width == 1; }
     int64_t taps() const { return is_dense() ? kernel_width : 1; }
-    // Taps that are apart have words of their own; else the taps of a row share them.
-    int64_t place_of_words(int64_t run) const { return dilation_width > 1 ? run : run / (kernel_width / taps()); }
     int64_t length() const { return taps() * channels; }
 
     // How many lines are read at once: as many as one beat has side by side, wherever it begins. None of packed weights.
@@ -324,7 +346,7 @@ struct used_t {
 // Read `lines` lines from `first` on, `depth` products from `k_first` on.
 template <int SIDE>
 void read_lines($port_arguments, const source_t &source, int64_t group, int64_t first, int64_t k_first, int lines,
-                int depth, int64_t depth_of_tile, recent_t recent[RECENT], fifo_t<piece_t> &pieces) {
+                int depth, int64_t depth_of_tile, uint32_t of_call, lines_t kept[SEGMENTS], fifo_t<piece_t> &pieces) {
     constexpr int GROUPS = groups_of(SIDE);
     const int at_once = source.lines_at_once<GROUPS>(depth_of_tile), each = GROUPS / at_once * SIMD;
     const int64_t length = source.length(), per_row = source.kernel_width / source.taps();
@@ -353,6 +375,7 @@ piece:
             int taken = least_of(least_of(each - filled, length - at), depth - k);
             // Of each line, the elements of the run from `low` to `high` are in the map; the others are zero points.
             int64_t low[GROUPS], high[GROUPS], from = 0, to = -1;
+            bool wanted[PORTS] = {};
             for (int i = 0; i < GROUPS; ++i) {
 #pragma HLS UNROLL
                 const int64_t column = across + i * source.stride_width, before = column < 0 ? -column : 0;
@@ -369,11 +392,16 @@ piece:
                 if (high[i] <= low[i]) continue;
                 if (to < 0) from = begin + i * pitch + low[i];
                 to = begin + i * pitch + high[i] - 1;
+                const int64_t first_word = (begin + i * pitch + low[i]) / WORD_ELEMENTS, last_word = to / WORD_ELEMENTS;
+                for (int port = 0; port < PORTS; ++port) {
+#pragma HLS UNROLL
+                    wanted[port] |= (port + PORTS - first_word % PORTS) % PORTS <= last_word - first_word;
+                }
             }
             beat_t beat = {};
             if (to >= 0) {
-                beat = read_recent($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS,
-                                   recent[source.place_of_words(run) % RECENT]);
+                beat = read_kept($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS, wanted, segment,
+                                 of_call, kept);
             }
             for (int e = 0; e < GROUPS * SIMD; ++e) {
 #pragma HLS UNROLL
@@ -444,13 +472,13 @@ packed:
 
 template <int SIDE>
 void read_side($port_arguments, const call_t &call, const source_t &source, const tile_t &tile, int64_t first, int lines,
-               recent_t recent[RECENT], fifo_t<piece_t> &pieces) {
+               uint32_t of_call, lines_t kept[SEGMENTS], fifo_t<piece_t> &pieces) {
     if (source.is_packed) {
         const int64_t place = (tile.group * source.out_width + first) * call.packed_depth() + lines * tile.k;
         read_packed<SIDE>($port_names, source.base, place, lines, tile.depth, pieces);
     } else {
-        read_lines<SIDE>($port_names, source, tile.group, first, tile.k, lines, tile.depth, call.depth_of_tile(), recent,
-                         pieces);
+        read_lines<SIDE>($port_names, source, tile.group, first, tile.k, lines, tile.depth, call.depth_of_tile(), of_call,
+                         kept, pieces);
     }
 }
 
@@ -520,9 +548,10 @@ void read_all($port_arguments, const call_t &call, const program_t &program, fif
               fifo_t<constants_t> &constants, fifo_t<beside_t> &beside) {
     const used_t used(program);
     operands_t operands(program);
-    recent_t recent_a[RECENT], recent_b[RECENT];
-#pragma HLS ARRAY_PARTITION variable=recent_a complete
-#pragma HLS ARRAY_PARTITION variable=recent_b complete
+    static lines_t kept[SEGMENTS];
+    static uint32_t of_call = 0;
+#pragma HLS ARRAY_PARTITION variable=kept complete
+    ++of_call;
     tile_t before;
 phase_of_reads:
     for (int64_t phase = 0; phase < call.tile_count() + 2; ++phase) {
@@ -530,10 +559,10 @@ phase_of_reads:
         if (phase >= call.tile_count()) continue;
         const tile_t tile(call, phase);
         if (tile.has_other_rows(before)) {
-            read_side<ROWS>($port_names, call, call.side_a(), tile, tile.row, tile.rows, recent_a, pieces);
+            read_side<ROWS>($port_names, call, call.side_a(), tile, tile.row, tile.rows, of_call, kept, pieces);
         }
         if (tile.has_other_cols(before)) {
-            read_side<COLS>($port_names, call, call.side_b(), tile, tile.col, tile.cols, recent_b, pieces);
+            read_side<COLS>($port_names, call, call.side_b(), tile, tile.col, tile.cols, of_call, kept, pieces);
         }
         if (tile.has_other_channels(call, before)) read_constants($port_names, call, tile, constants);
         before = tile;

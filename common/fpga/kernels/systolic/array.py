@@ -23,7 +23,9 @@ from common.fpga.kernels.estimate import KernelEstimate, TimeScatter, scattered,
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.fpga.kernels.systolic.array_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic.array_timing import ArrayTiming, Serves
-from common.fpga.kernels.systolic.depthwise import turned_elements, window_cycles
+from common.fpga.kernels.systolic.depthwise import turned_elements
+from common.fpga.kernels.systolic.loading import Lanes
+from common.fpga.kernels.systolic.phases import Oriented, Phases
 from common.fpga.kernels.systolic.tiling import (
     BANK_WORDS,
     SUM_BITS,
@@ -35,8 +37,10 @@ from common.fpga.kernels.systolic.tiling import (
     double_buffered_cycles,
     loaded,
     operands,
+    read_bytes,
     sums_per_cycle,
     tile_traffic,
+    used_share,
     with_room_for,
 )
 from common.graphs.number_formats import PRECISION_BITS
@@ -115,6 +119,7 @@ class SystolicArray(OnPorts):
         spans_regions: whether it may span several super logic regions.
         dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
         variant: distinguishes it from other arrays of its size on the same board; empty for the usual one.
+        is_generated: whether it is the design of the hand-off, whose loads and stores are known, and not another's.
     """
 
     rows: int
@@ -134,6 +139,7 @@ class SystolicArray(OnPorts):
     spans_regions: bool = False
     dsp_cycles: int = 1
     variant: str = ""
+    is_generated: bool = True
 
     @property
     def name(self) -> str:
@@ -209,7 +215,7 @@ class SystolicArray(OnPorts):
     def sums_per_cycle(self) -> int:
         return sums_per_cycle(self.simd, self.precision)
 
-    def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:
+    def step_cycles(self, m: int, n: int, k: int, whole_k: float) -> float:
         """Return the cycles of m x n sums over k of their ``whole_k`` products.
 
         A fold lasts at least as long as its column of sums takes to leave; a step counts its share of that.
@@ -246,21 +252,23 @@ class SystolicArray(OnPorts):
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
         kept = self._kept(parts, matmul, task)
-        moved = parts.less(kept)
-        transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
-        both = ((matmul, moved, kept, False), (transposed, moved.swapped, kept.swapped, True))
-        oriented = (self._oriented(*orientation) for orientation in both)
-        if isinstance(layer, Convolution) and layer.is_depthwise:
-            oriented = (self._with_windows(product, layer) for product in oriented)
-        return min(oriented, key=lambda product: product.cycles)
+        moved, turned = parts.less(kept), Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
+        once, beside = self._once(layer, matmul, moved, task)
+        both = (
+            self._oriented(Oriented(layer, matmul, False, once, beside), moved, kept),
+            self._oriented(Oriented(layer, turned, True, once.swapped, beside), moved.swapped, kept.swapped),
+        )
+        return min(both, key=lambda product: product.cycles)
 
-    def _with_windows(self, product: MappedProduct, layer: Convolution) -> MappedProduct:
-        """Return a depthwise convolution with at least the cycles in which its windows enter the banks."""
-        banks, tile = (self.cols, self.tile.cols) if product.is_transposed else (self.rows, self.tile.rows)
-        beat = int(self.ports.bytes_per_cycle / ELEMENT_BYTES[self.precision])
-        fold = ceil(self.step_cycles(1, 1, product.matmul.k, product.matmul.k))
-        windows = window_cycles(layer, banks, tile, self.simd, beat, fold)
-        return replace(product, cycles=max(product.cycles, windows))
+    def _once(self, layer: Matmul | Convolution, matmul: Matmul, moved: Operands, task: Task) -> tuple[Operands, float]:
+        """Return the bytes of a product's operands and result without a halo, and of the tensors beside the result."""
+        size = ELEMENT_BYTES[self.precision]
+        read = read_bytes(layer, size)
+        of_map = (layer.m * layer.k * size if isinstance(layer, Matmul) else read) * used_share(layer)
+        written = max(0.0, matmul.m * matmul.n * size - task.kept.written / matmul.batch)
+        whole = read if isinstance(layer, Matmul) else read * matmul.batch
+        beside = max(0.0, task.read_bytes - task.kept.beside - whole) / matmul.batch
+        return Operands(moved.a and of_map, moved.b, written), beside
 
     def turning_cycles(self, layers: Iterable[Matmul | Convolution]) -> float:
         """Return the cycles of a converter at the ports that turns the maps of depthwise convolutions."""
@@ -287,20 +295,44 @@ class SystolicArray(OnPorts):
         of_weights = parts.b if task.kept.weights else 0.0
         return Operands(parts.a if task.kept.operand else 0.0, of_weights, min(parts.c, beside))
 
-    def _oriented(self, matmul: Matmul, parts: Operands, kept: Operands, is_transposed: bool) -> MappedProduct:
-        outer_loop, traffic = tile_traffic(matmul, self.tile, parts)
+    def _oriented(self, product: Oriented, moved: Operands, kept: Operands) -> MappedProduct:
+        matmul = product.matmul
+        outer_loop, traffic = tile_traffic(matmul, self.tile, moved)
         on_chip = loaded(matmul, self.tile, kept, outer_loop)
-        cycles = double_buffered_cycles(
+        if self.is_generated:
+            cycles = Phases(product, outer_loop, self.tile, self.lanes, self._tile_cycles, self.ports).cycles()
+        else:
+            cycles = self._averaged_cycles(matmul, traffic)
+        busy, kept_bytes = self.compute_cycles(matmul), matmul.batch * on_chip.total
+        of_chip = matmul.batch * max(on_chip.a, on_chip.b, on_chip.c) / self.ports.bytes_per_cycle
+        cycles = max(cycles, of_chip) + self.once_cycles
+        moved_bytes = matmul.batch * traffic.total
+        return MappedProduct(matmul, product.is_transposed, outer_loop, moved_bytes, busy, cycles, kept_bytes)
+
+    def _averaged_cycles(self, matmul: Matmul, traffic: Operands) -> float:
+        """Return the cycles of an array that is not generated, of whose loads and stores only the bytes are known."""
+        return double_buffered_cycles(
             matmul,
             self.tile,
             traffic,
             lambda m, n, k: self.step_cycles(m, n, k, matmul.k),
             self.ports.duplex_cycles,
         )
-        moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
-        kept_bytes, longest = matmul.batch * on_chip.total, max(on_chip.a, on_chip.b, on_chip.c)
-        cycles = max(cycles, matmul.batch * longest / self.ports.bytes_per_cycle) + self.once_cycles
-        return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles, kept_bytes)
+
+    @property
+    def lanes(self) -> Lanes:
+        """What enters and leaves per cycle."""
+        bits = PRECISION_BITS[self.precision]
+        beat = int(self.ports.count * self.ports.port_bits) // bits
+        word = self.ports.elements_per_word(bits)
+        return Lanes(self.rows, self.cols, self.simd, self.sums_per_cycle, beat, word)
+
+    def _tile_cycles(self, m: int, n: int, k: int, is_last: bool) -> float:
+        """Return the cycles of the folds of a tile; only the last along k has sums that leave."""
+        if self.schedule == "simple":
+            return self.step_cycles(m, n, k, k if is_last else inf)
+        folds, drain = ceil(m / self.rows) * ceil(n / self.cols), ceil(self.rows / self.sums_per_cycle)
+        return folds * max(ceil(k / self.simd), drain if is_last else 0)
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Add the other tensors that the group reads, such as a residual: once, along with the result."""

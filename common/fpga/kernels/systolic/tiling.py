@@ -94,6 +94,25 @@ def _input_elements(layer: Convolution, tile: Tile) -> float:
     return per_group * (band + overhang) / band
 
 
+def read_bytes(layer: Matmul | Convolution, element_bytes: float) -> float:
+    """Return the bytes of the activations of a product, each element once."""
+    if isinstance(layer, Matmul):
+        return layer.k * (layer.m if layer.has_weight else layer.m + layer.n) * element_bytes
+    return layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width * element_bytes
+
+
+def used_share(layer: Matmul | Convolution) -> float:
+    """Return the share of the map that windows cover: a stride may skip rows and columns."""
+    if isinstance(layer, Matmul) or layer.is_transposed:
+        return 1.0
+
+    def along(size: int, out: int, kernel: int, stride: int) -> float:
+        return min(size, out * kernel) / size if kernel < stride else 1.0
+
+    rows = along(layer.in_height, layer.out_height, layer.kernel_height, layer.stride_height)
+    return rows * along(layer.in_width, layer.out_width, layer.kernel_width, layer.stride_width)
+
+
 def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> tuple[OuterLoop, Operands]:
     """Return whose tiles the outer loop runs over, and the traffic of one product over all tiles, k innermost.
 

@@ -191,22 +191,24 @@ def test_one_tile_loads_computes_and_stores_in_turn():
 
 
 def test_a_product_by_hand():
-    # 5 x 3 of 2 per cycle, one tile: ceil(11/5) * ceil(8/3) = 9 folds of ceil(13/2) = 7 steps (more than 5 to drain),
-    # filled and drained once: 10 + 3 - 2, and a cycle each to load and store. Turned it is ceil(8/5) * ceil(11/3) = 8
-    # folds: so the operand with eight columns enters from the left.
+    # 5 x 3 of 2 per cycle, one tile. Turned, eight channels are its rows: ceil(8/5) * ceil(11/3) = 8 folds of
+    # ceil(13/2) = 7 steps (more than 5 to drain). First eleven lines enter, three groups of two at a time, so in three
+    # pieces each, then weights, in seven steps of two folds, and constants. Last leave eleven pixels, three channels at
+    # a time. The array fills and drains once: 10 + 3 - 2. Not turned it takes 22 + 21 + 1, 9 * 7 and 33 cycles.
     found = array(5, 3, 2, Tile(20, 12, 16)).estimate(gemm(11, 13, 8))
-    assert found.cycles.likely == pytest.approx(1 + 8 * 7 + 11 + 1)
+    assert found.cycles.likely == pytest.approx(11 * 3 + 7 * 2 + 1 + 8 * 7 + 11 * 3 + 11)
     assert found.flops == 2 * 11 * 13 * 8
     assert found.moved_bytes == 11 * 13 + 13 * 8 + 11 * 8
     assert found.time_us.likely == pytest.approx(found.cycles.likely / 100)
 
 
 def test_draining_sets_the_pace_of_flat_products():
-    # K = 2 at one product per cycle: two steps, but a column of five sums takes five cycles to leave.
+    # K = 2 at one product per cycle: two steps, but a column of five sums takes five cycles to leave. Before, 20 lines
+    # enter, two steps of four folds of weights, and the constants; behind, 20 pixels leave in four parts each.
     engine = array(5, 5, 1, Tile(20, 20, 16))
-    assert engine.estimate(gemm(20, 2, 20)).cycles.likely == pytest.approx(1 + 16 * 5 + 13 + 1)
+    assert engine.estimate(gemm(20, 2, 20)).cycles.likely == pytest.approx(20 + 8 + 1 + 16 * 5 + 20 * 4 + 13)
     simple = replace(engine, schedule="simple")
-    assert simple.estimate(gemm(20, 2, 20)).cycles.likely == pytest.approx(1 + 16 * (10 + 5 + 2 - 2) + 1)
+    assert simple.estimate(gemm(20, 2, 20)).cycles.likely == pytest.approx(20 + 8 + 1 + 16 * (10 + 5 + 2 - 2) + 20 * 4)
 
 
 def test_a_wide_drain_gives_more_sums_per_cycle():
@@ -220,10 +222,11 @@ def test_depthwise_convolution_uses_one_column():
     depthwise = Convolution(1, 7, 15, 15, 7, 13, 13, 3, 3, groups=7)
     task = Task("t", "conv", (depthwise,), "int8", 0, 0, 0)
     found = array(13, 5, 1, Tile(26, 20, 16)).estimate(task)
-    # 169 rows are 13 folds in seven tiles, the last of one fold; the turned product has 34 folds. The first tile of a
-    # channel enters in 2 x 9 pieces, 9 of weights and one of constants. Beside the others a tile of two folds computes.
+    # 169 rows are 13 folds in seven tiles, the last of one fold. A tile of two folds computes for 2 x 13 cycles, its 26
+    # windows enter one by one, and so do its results leave. The first one of a channel waits for nine steps of weights
+    # and for the constants. At the end one more tile leaves, and then the last one; the array fills and drains once.
     turned = sum(FAST.duplex_cycles(size, size) for size in (7 * 15 * 15, 7 * 13 * 13))  # both maps
-    assert found.cycles.likely == pytest.approx(7 * (2 * 9 + 9 + 1 + 6 * 2 * max(9, 13)) + turned)
+    assert found.cycles.likely == pytest.approx(7 * (9 + 1 + 7 * 26) + 26 + 13 + (26 + 5 - 2) + turned)
     assert found.flops == 2 * 169 * 9 * 7
 
 
