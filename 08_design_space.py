@@ -50,7 +50,7 @@ from common.design_space.evaluation import DesignResults, evaluate, results_of
 from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
 from common.design_space.search.engines.registry import ENGINES, chosen_searches
-from common.design_space.search.settings import ACCOUNTINGS, ANALYTIC, CYCLE_MODELS, EXACT, HONEST, RTL, Search
+from common.design_space.search.settings import ACCOUNTINGS, ANALYTIC, CYCLE_MODELS, EXACT, RTL, TILED, Search
 from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
 
@@ -72,21 +72,21 @@ def arguments() -> cli.Parser:
     add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
     area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
     add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
-    text = "exact is branch and bound: it proves the optimum or, at its limit, prints the gap; exact, two-step and"
-    text += " random need no package; others: requirements-search.txt; fa-dosa (FA-DOSA's own) is for one buffer"
+    text = "exact (branch and bound) proves the optimum, or prints the gap at its limit; all but exact, two-step and"
+    text += " random need requirements-search.txt; fa-dosa is FA-DOSA's algorithm, for one buffer"
     add("--engine", choices=ENGINES, default=EXACT, help=text)
     add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
     parser.shared("--seed", help="seed of the random choices of an engine")
-    text = "traffic of one buffer: honest counts what it reads again; seed counts a tensor once, as FA-DOSA does"
-    add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
+    text = "traffic of one buffer: tiled counts repeated reads and halos; once, as FA-DOSA, a tensor once per kernel"
+    add("--accounting", choices=ACCOUNTINGS, default=TILED, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)
     text = "keep weights that fit on the chip between inferences, as between the calls of a decoder; it needs several"
     text += " memories and --engine exact, and no --experiments"
     add("--weights-stay", action="store_true", help=text)
-    text = "most layers in a group of one buffer, or in row tiles (three at most); 1 keeps nothing on the chip"
+    text = "most layers that are computed together, tile by tile; with several memories three at most; 1 fuses none"
     add("--most-layers", default=6, help=text, **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
     parser.shared("--cluster", choices=CLUSTERS)

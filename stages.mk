@@ -310,9 +310,9 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/design_space/accelerator/hardware.py \
     common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
     common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
-    common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
-    common/design_space/fa_dosa/onnx_frontend.py common/design_space/fa_dosa/parameters.py \
-    common/design_space/fa_dosa/performance_model.py common/design_space/fa_dosa/seed_accounting.py \
+    common/design_space/fa_dosa/accounting.py common/design_space/fa_dosa/algorithm.py \
+    common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
+    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
     common/design_space/groups/axis_tiles.py common/design_space/groups/convex_groups.py \
     common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
     common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \

@@ -820,7 +820,11 @@ _ENGINES = ("exact", "fa-dosa", "gradient", "two-step", "random", "cma", "neverg
 _text("design", "Accelerator with the sizes that a sweep gives it")
 _text("hardware", "Accelerator, by the name of its file")
 _text("search_engine", "How its schedule was searched", allowed=_ENGINES)
-_text("accounting", "What is counted: honest, or seed as in FA-DOSA", allowed=("honest", "seed"))
+_text(
+    "accounting",
+    "What is counted: repeated reads and halos (tiled), or each tensor once as in FA-DOSA",
+    allowed=("tiled", "once"),
+)
 _count("array_row_count", "Rows of the array of multipliers", minimum=1)
 _count("array_column_count", "Columns of the array of multipliers", minimum=1)
 _mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
@@ -955,7 +959,7 @@ _amount(
 )
 _amount(
     "buffer_peak_bytes",
-    "Most that the group needs of the buffer at once; empty in the accounting of the seed",
+    "Most that the group needs of the buffer at once; empty in accounting once",
     nullable=True,
 )
 

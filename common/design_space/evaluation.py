@@ -15,12 +15,12 @@ from typing import Protocol
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.accelerator.single_buffer import has_single_buffer, single_buffer
-from common.design_space.fa_dosa.seed_accounting import SeedWorkload
+from common.design_space.fa_dosa.accounting import FaDosaWorkload
 from common.design_space.hierarchy.workload import HierarchyWorkload
 from common.design_space.results.cache import ResultCache, key_of
 from common.design_space.results.design_result import DesignResult, DesignTask, misfit
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
-from common.design_space.search.settings import FA_DOSA, SEED, Search
+from common.design_space.search.settings import FA_DOSA, ONCE, Search
 from common.design_space.single_buffer.workload import FusedWorkload
 from common.graphs.source_graph import SourceGraph
 from common.table_rows import OpMetricsRow
@@ -91,16 +91,16 @@ def evaluate(
 
 def _workload_type(
     hardware: Hardware, searches: Sequence[Search]
-) -> type[FusedWorkload] | type[HierarchyWorkload] | type[SeedWorkload]:
+) -> type[FusedWorkload] | type[HierarchyWorkload] | type[FaDosaWorkload]:
     """Return what is searched on an accelerator.
 
     Raises:
-        UnusableValueError: the seed's accounting and FA-DOSA's algorithm need one buffer.
+        UnusableValueError: FA-DOSA's accounting and its algorithm need one buffer.
     """
-    if any(search.accounting == SEED or search.engine == FA_DOSA for search in searches):
+    if any(search.accounting == ONCE or search.engine == FA_DOSA for search in searches):
         single_buffer(hardware)  # refuses other memories
-    if searches[0].accounting == SEED:
-        return SeedWorkload
+    if searches[0].accounting == ONCE:
+        return FaDosaWorkload
     return FusedWorkload if has_single_buffer(hardware) else HierarchyWorkload
 
 

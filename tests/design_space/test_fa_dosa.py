@@ -25,7 +25,7 @@ from common.design_space.fa_dosa import (
     calculate_penalty_loss,
     parse_onnx_to_graph,
 )
-from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
+from common.design_space.fa_dosa.accounting import ACTIVATED, fa_dosa_cost, fa_dosa_kernels
 from common.messages.errors import PipelineError, UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.models.one_node import f32, i64, node_of, session_of
@@ -211,7 +211,9 @@ def test_at_0_and_1_the_costs_are_those_of_the_kernels(torch, resnet18, probabil
         for cost in ConditionalPerformanceModel()(mapping, with_probability(graph, probability), graph)
     )
     rows, source = source_rows_of_file(resnet18, {})
-    known = seed_cost(seed_kernels(rows, source, fused), single_buffer(load_hardware("fa-dosa", CONFIGS / "hardware")))
+    known = fa_dosa_cost(
+        fa_dosa_kernels(rows, source, fused), single_buffer(load_hardware("fa-dosa", CONFIGS / "hardware"))
+    )
     moved = energy / (2.75 + 0.0001 * area / 0.0001)
     vectors = 3 * 4 * 4800 if fused else 0  # scale, mean and variance of 4,800 channels, which folding leaves out
     assert moved == approx(known.moved_bytes + vectors, rel=1e-9)

@@ -14,8 +14,8 @@ from pytest import approx
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.evaluation import DesignResults, evaluate, searched
+from common.design_space.fa_dosa.accounting import ACTIVATED, fa_dosa_cost, fa_dosa_kernels
 from common.design_space.fa_dosa.algorithm import FaDosaModel, kernels_of, learnt_groups
-from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
 from common.design_space.results.design_result import DesignTask
 from common.design_space.search.engines.registry import is_installed
 from common.design_space.search.fronts import best
@@ -92,7 +92,7 @@ def test_a_fused_group_saves_the_write_and_the_read_of_what_lies_between_and_not
 @needs_torch
 def test_in_a_roomy_buffer_its_kernels_cost_what_they_do_in_its_own_accounting():
     found = evaluate({"one": ROOMY}, *residual(), [Search("fa-dosa", evaluations=7)], computed).designs[0]
-    own = seed_cost(seed_kernels(*residual(), ACTIVATED), single_buffer(ROOMY))
+    own = fa_dosa_cost(fa_dosa_kernels(*residual(), ACTIVATED), single_buffer(ROOMY))
     assert found.point["edp_pj_cycles"] == approx(own.edp, rel=1e-12)
     assert found.point["evaluation_count"] == 7
     assert [row["last_layer"] for row in found.groups] == ["relu1", "relu2", "add", "relu3"]

@@ -223,7 +223,7 @@ def test_at_the_seeds_buffer_fusion_gains_nothing_for_the_contractions_alone():
     found = best(fused_front(graph, buffer_of(28)))
     assert found.edp <= 5.263e14
     assert found.edp == approx(best(fused_front(graph, buffer_of(28), most_layers=1)).edp)
-    assert found.edp > 1.4 * 3.49e14  # what the seed publishes cannot be reached with 28 KiB
+    assert found.edp > 1.4 * 3.49e14  # what FA-DOSA publishes cannot be reached with 28 KiB
 
 
 def test_the_bound_is_that_of_compulsory_traffic_and_work():

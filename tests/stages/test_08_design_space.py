@@ -427,18 +427,18 @@ def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(tables):
 
 
 @pytest.mark.slow
-def test_the_accounting_of_the_seed_is_named_and_tiles_nothing(tables):
-    done, found, summary = run(tables, "--hardware", "fa-dosa", "--accounting", "seed")
-    assert done.stdout.startswith("fa-dosa, exact, accounting seed: EDP")
-    assert "accounting seed: each kernel moves each of its tensors once" in done.stderr
+def test_accounting_once_is_named_and_tiles_nothing(tables):
+    done, found, summary = run(tables, "--hardware", "fa-dosa", "--accounting", "once")
+    assert done.stdout.startswith("fa-dosa, exact, accounting once: EDP")
+    assert "accounting once: each kernel moves each of its tensors once" in done.stderr
     groups = found["design_groups"]
     assert groups["buffer_peak_bytes"].isna().all()
     assert groups["modelled_cycles"].sum() == pytest.approx(summary["modelled_cycles"])
     assert summary["edp_pj_cycles"] <= summary["unfused_edp_pj_cycles"]
-    assert set(found["design_points"]["accounting"]) == {"seed"}
-    _, found, honest = run(tables, "--hardware", "fa-dosa")
-    assert set(found["design_points"]["accounting"]) == {"honest"}
-    assert honest["edp_pj_cycles"] != summary["edp_pj_cycles"]
+    assert set(found["design_points"]["accounting"]) == {"once"}
+    _, found, tiled = run(tables, "--hardware", "fa-dosa")
+    assert set(found["design_points"]["accounting"]) == {"tiled"}
+    assert tiled["edp_pj_cycles"] != summary["edp_pj_cycles"]
 
 
 @pytest.mark.slow
@@ -522,7 +522,7 @@ def test_a_product_is_above_the_best_of_its_space_and_above_the_floor():
         "gap_share": 0.0,
         "space_best_edp_pj_cycles": 5.0,
         "space_gap_share": None,
-        "accounting": "honest",
+        "accounting": "tiled",
         "unfused_edp_pj_cycles": 8.0,
     }
     assert "best of this space: no schedule" in verdict_lines(at_bound)
@@ -636,9 +636,9 @@ def written(tables, tmp_path_factory):
 @pytest.mark.parametrize(
     ("flags", "code", "problem"),
     [
-        (("--hardware", "gemmini", "--accounting", "seed"), 2, "--hardware: gemmini has the memories"),
-        (("--hardware", "fa-dosa", "--accounting", "seed", "--engine", "random"), 2, "random has nothing to search"),
-        (("--hardware", "fa-dosa", "--accounting", "seed", "--experiments"), 2, "leave out --accounting"),
+        (("--hardware", "gemmini", "--accounting", "once"), 2, "--hardware: gemmini has the memories"),
+        (("--hardware", "fa-dosa", "--accounting", "once", "--engine", "random"), 2, "random has nothing to search"),
+        (("--hardware", "fa-dosa", "--accounting", "once", "--experiments"), 2, "leave out --accounting"),
         (("--hardware", "nowhere"), 2, "known: dpu-b4096, eyeriss, fa-dosa, gemmini, nvdla, simba, tpu-v1, u280"),
         (
             ("--hardware", "fa-dosa", "--weights-stay"),

@@ -1,6 +1,6 @@
 """FA-DOSA's own interface, with its meanings: a graph, learnable mappings and fusions, and three costs with gradients.
 
-The costs are those of :mod:`common.design_space.fa_dosa.seed_accounting`, made continuous. A tensor moves once. A
+The costs are those of :mod:`common.design_space.fa_dosa.accounting`, made continuous. A tensor moves once. A
 fusion saves the write and the read of the tensor between its layers. The buffer is as large as the largest tile.
 FA-DOSA minimizes
 

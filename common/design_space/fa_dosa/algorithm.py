@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
+from common.design_space.fa_dosa.accounting import ACTIVATED, fa_dosa_kernels
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.fa_dosa.onnx_frontend import FIGURES, graph_of_rows
 from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
 from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel
-from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
 from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.fusion.groups import Group
@@ -50,7 +50,7 @@ class FaDosaModel:
         """Return a model from its rows of op_metrics and its source graph; None where a size depends on data."""
         if any(row[figure] is None for row in metrics for figure in FIGURES):
             return None
-        fused, apart = (seed_kernels(metrics, source, operators) for operators in (ACTIVATED, ()))
+        fused, apart = (fa_dosa_kernels(metrics, source, operators) for operators in (ACTIVATED, ()))
         graphs = (
             layer_graph(metrics, source, groups=[_group(source, kernel.nodes) for kernel in kernels])
             for kernels in (apart, fused)

@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from common.design_space.fa_dosa.accounting import ACTIVATED, fa_dosa_kernels
 from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
-from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
 from common.graphs.source_graph import SourceGraph, from_rows
 from common.messages.errors import PipelineError
 from common.messages.names import shown
@@ -60,7 +60,7 @@ def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> Compu
     for tensor, writer in source.producer.items():
         for reader in source.consumers.get(tensor, ()):
             graph.add_edge(writer, reader)
-    for kernel in seed_kernels(rows.values(), source, ACTIVATED):
+    for kernel in fa_dosa_kernels(rows.values(), source, ACTIVATED):
         if len(kernel.nodes) > 1:
             graph.add_fusion_group(kernel.nodes)
     return graph

@@ -1,6 +1,6 @@
 """Latency, energy and area of a network under mappings and fusions that are real numbers.
 
-The accounting is the seed's (:mod:`common.design_space.fa_dosa.seed_accounting`): each kernel moves each tensor once.
+The accounting is FA-DOSA's (:mod:`common.design_space.fa_dosa.accounting`): each kernel moves each tensor once.
 So the tiles decide the size of the buffer, and with it the area and the energy of an access. They decide no traffic.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from common.design_space.accelerator.hardware import KIB, Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import single_buffer
+from common.design_space.fa_dosa.accounting import FaDosaCost, FaDosaKernel, fa_dosa_cost
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
-from common.design_space.fa_dosa.seed_accounting import SeedCost, SeedKernel, seed_cost
 from common.design_space.mapping.arrays import torch_namespace
 from common.design_space.mapping.traffic import Nests, P, Q, R, S, tile_words
 from common.messages.errors import UnusableValueError
@@ -67,8 +67,8 @@ class ConditionalPerformanceModel:
         energy = moved * (self._rates.memory_pj_per_byte + buffer_pj) + macs * self._rates.mac_pj
         return cycles, energy, config["area_mm2"]
 
-    def _cost(self, graph: ComputationGraph, kernels: Iterable[tuple[str, ...]]) -> SeedCost:
-        return seed_cost((_kernel(graph, names) for names in kernels), self._rates)
+    def _cost(self, graph: ComputationGraph, kernels: Iterable[tuple[str, ...]]) -> FaDosaCost:
+        return fa_dosa_cost((_kernel(graph, names) for names in kernels), self._rates)
 
 
 def calculate_hardware_config(
@@ -103,10 +103,10 @@ def _tile_words(mapping_params: MappingParameters, graph: ComputationGraph) -> T
     return tile_words("input", spanned, nests, xp) + weights + tile_words("output", tiles, nests, xp)
 
 
-def _kernel(graph: ComputationGraph, names: tuple[str, ...]) -> SeedKernel:
+def _kernel(graph: ComputationGraph, names: tuple[str, ...]) -> FaDosaKernel:
     layers = [graph.layers[name] for name in names]
     moved = sum(sum(layer.tensor_bytes.values()) for layer in layers) - _saved_bytes(graph, names)
-    return SeedKernel(names, sum(layer.macs for layer in layers), moved, added_bytes=0)
+    return FaDosaKernel(names, sum(layer.macs for layer in layers), moved, added_bytes=0)
 
 
 def _saved_bytes(graph: ComputationGraph, names: Iterable[str]) -> int:

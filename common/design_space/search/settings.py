@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 EXACT = "exact"  # proposes nothing: it goes through the whole space
 FA_DOSA = "fa-dosa"  # likewise: it descends a model of its own, for accelerators with one buffer
-HONEST, SEED = "honest", "seed"
-ACCOUNTINGS = (HONEST, SEED)
+TILED, ONCE = "tiled", "once"
+ACCOUNTINGS = (TILED, ONCE)
 ANALYTIC, RTL = "analytic", "rtl"
 CYCLE_MODELS = (ANALYTIC, RTL)
 
@@ -20,7 +20,7 @@ class Search:
         engine: by its name in :mod:`common.design_space.search.engines.registry`.
         evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
         seed: of all that the engine draws.
-        accounting: ``honest`` (capacity, refetches, halos), or ``seed`` (each tensor once for each kernel).
+        accounting: ``tiled`` (capacity, repeated reads, halos), or ``once`` (each tensor once for each kernel).
         weights_stay: whether weights may stay on the chip from one inference to the next.
     """
 
@@ -28,5 +28,5 @@ class Search:
     evaluations: int = 10_000
     seed: int = 0
     most_layers: int = 6
-    accounting: str = HONEST
+    accounting: str = TILED
     weights_stay: bool = False

@@ -157,7 +157,7 @@ def design_report(
 def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
     """Return the best design, how far it is above the best of its space and the floor, and what fusion saves."""
     edp = best["edp_pj_cycles"] or 0.0
-    accounting = ", accounting seed" if best["accounting"] == "seed" else ""
+    accounting = ", accounting once" if best["accounting"] == "once" else ""
     lines = [
         f"{best['design']}, {best['search_engine']}{accounting}{_interrupted(best)}: EDP {product(edp)} pJ·cycles "
         f"({joules(best['modelled_energy_pj'])}, {quantity(best['modelled_cycles'], '')} cycles)",

@@ -22,7 +22,7 @@ def point(design: str, **columns: Any) -> dict[str, Any]:
         "design": design,
         "hardware": "gemmini",
         "search_engine": "exact",
-        "accounting": "honest",
+        "accounting": "tiled",
         "array_row_count": 16,
         "array_column_count": 16,
         "memory_sizes_kib": {"scratchpad": 128.0, "accumulator": 32.0},

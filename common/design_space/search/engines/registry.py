@@ -15,7 +15,7 @@ from common.design_space.search.engines import (
     two_step_engine,
 )
 from common.design_space.search.problem import Engine
-from common.design_space.search.settings import EXACT, FA_DOSA, SEED, Search
+from common.design_space.search.settings import EXACT, FA_DOSA, ONCE, Search
 from common.messages.errors import PipelineError, UnusableValueError
 
 PROPOSING: Mapping[str, Engine] = {
@@ -78,8 +78,8 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
     if not values["experiments"]:
         require_installed(values["engine"])
         return EngineComparison([Search(values["engine"], *budget, values["accounting"], stay)], [])
-    if values["accounting"] == SEED:
-        problem = "compares schedules under honest accounting"
+    if values["accounting"] == ONCE:
+        problem = "compares schedules in accounting tiled"
         raise UnusableValueError("experiments", problem, "leave out <accounting>")
     if values["engine"] != EXACT:
         raise UnusableValueError("experiments", "runs every engine", "leave out <engine>")

@@ -1,4 +1,4 @@
-"""The seed's own accounting on ResNet-18, 224×224, fp32, with the constants of its config.yaml and 28 KiB."""
+"""FA-DOSA's own accounting on ResNet-18, 224×224, fp32, with the constants of its config.yaml and 28 KiB."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pytest import approx
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
-from common.design_space.fa_dosa.seed_accounting import (
+from common.design_space.fa_dosa.accounting import (
     ACTIVATED,
     ADDED,
     FOLDED,
-    SeedKernel,
-    seed_cost,
-    seed_kernels,
+    FaDosaKernel,
+    fa_dosa_cost,
+    fa_dosa_kernels,
 )
 from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
@@ -45,7 +45,7 @@ def resnet18():
 
 
 def kernels(fused):
-    return seed_kernels(*resnet18(), fused)
+    return fa_dosa_kernels(*resnet18(), fused)
 
 
 def of_types(found, *types):
@@ -57,15 +57,15 @@ def of_types(found, *types):
     ("fused", "megabytes", "edp"), [(FOLDED, 97.0, 5.76e14), (ACTIVATED, 84.6, None), (ADDED, 72.5, 3.82e14)]
 )
 def test_the_traffic_and_the_product_of_three_fusions(fused, megabytes, edp):
-    cost = seed_cost(kernels(fused), BUFFER)
+    cost = fa_dosa_cost(kernels(fused), BUFFER)
     assert cost.moved_bytes / 1e6 == approx(megabytes, rel=KNOWN)
     assert edp is None or cost.edp == approx(edp, rel=KNOWN)
 
 
 def test_the_published_product_lies_between_two_subsets_of_the_kernels():
     found = kernels(ACTIVATED)
-    contractions = seed_cost(of_types(found, "Conv", "Gemm"), BUFFER)
-    with_pool = seed_cost(of_types(found, "Conv", "Gemm", "MaxPool"), BUFFER)
+    contractions = fa_dosa_cost(of_types(found, "Conv", "Gemm"), BUFFER)
+    with_pool = fa_dosa_cost(of_types(found, "Conv", "Gemm", "MaxPool"), BUFFER)
     assert contractions.edp == approx(3.31e14, rel=KNOWN)
     assert with_pool.edp == approx(3.60e14, rel=KNOWN)
     assert contractions.edp < 3.49e14 < with_pool.edp
@@ -95,7 +95,7 @@ def test_an_addition_goes_to_the_last_of_the_two_convolutions():
 
 def test_cost_written_out():
     buffer = SingleBuffer(1024, 3, 1000, 7, 2.5, 0.5, 0.25)
-    cost = seed_cost([SeedKernel(("a",), 700, 60, 9), SeedKernel(("b",), 0, 30, 0)], buffer)
+    cost = fa_dosa_cost([FaDosaKernel(("a",), 700, 60, 9), FaDosaKernel(("b",), 0, 30, 0)], buffer)
     # the first computes for 100 cycles while it moves 51 bytes in 17, then reads 9 bytes in 3; the second moves for 10
     assert cost.cycles == approx(100 + 3 + 10)
     assert cost.moved_bytes == 90

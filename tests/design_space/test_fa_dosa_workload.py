@@ -1,4 +1,4 @@
-"""Accounting seed as designs of the stage: the seed's figures of ResNet-18, and what is plainly out of reach."""
+"""Accounting once as designs of the stage: FA-DOSA's figures of ResNet-18, and what is plainly out of reach."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest import approx
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.evaluation import DesignResults, evaluate
-from common.design_space.search.settings import HONEST, SEED, Search
+from common.design_space.search.settings import ONCE, TILED, Search
 from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
@@ -36,7 +36,7 @@ def found(kib, accounting):
 
 
 def test_the_seeds_figures():
-    (design,) = found(28, SEED).designs
+    (design,) = found(28, ONCE).designs
     assert design.point["edp_pj_cycles"] == approx(3.82e14, rel=0.005)
     assert design.point["unfused_edp_pj_cycles"] == approx(5.76e14, rel=0.005)
     assert sum(row["dram_bytes"] for row in design.groups) / 1e6 == approx(72.5, rel=0.005)
@@ -45,7 +45,7 @@ def test_the_seeds_figures():
 
 
 def test_capacity_changes_nothing_but_the_buffers_energy_per_byte():
-    points = [found(kib, SEED).designs[0].point for kib in (1, 28, 4096)]
+    points = [found(kib, ONCE).designs[0].point for kib in (1, 28, 4096)]
     assert len({point["modelled_cycles"] for point in points}) == 1
     per_byte = [2.5 + 0.25 + 0.0001 * kib for kib in (1, 28, 4096)]
     energy = [point["modelled_energy_pj"] for point in points]
@@ -55,11 +55,11 @@ def test_capacity_changes_nothing_but_the_buffers_energy_per_byte():
 @pytest.mark.slow
 def test_the_published_product_is_said_to_be_out_of_reach_where_it_is():
     """Said at the published size alone, and true there: the optimum over all schedules is above it."""
-    honest = found(28, HONEST)
-    assert honest.designs[0].point["edp_pj_cycles"] > PUBLISHED
-    assert any("3.49e14" in note and "no schedule reaches" in note for note in honest.notes)
-    assert not any("3.49e14" in note for note in found(512, HONEST).notes)
-    assert any("no bound on what a buffer of that size reaches" in note for note in found(28, SEED).notes)
+    tiled = found(28, TILED)
+    assert tiled.designs[0].point["edp_pj_cycles"] > PUBLISHED
+    assert any("3.49e14" in note and "no schedule reaches" in note for note in tiled.notes)
+    assert not any("3.49e14" in note for note in found(512, TILED).notes)
+    assert any("no bound on what a buffer of that size reaches" in note for note in found(28, ONCE).notes)
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_the_published_product_is_said_to_be_out_of_reach_where_it_is():
 )
 def test_what_the_accounting_does_not_have_is_refused(hardware, engine, problem):
     with pytest.raises(UnusableValueError, match=problem):
-        evaluate({"one": hardware}, *resnet18(), [Search(engine, accounting=SEED)], computed)
+        evaluate({"one": hardware}, *resnet18(), [Search(engine, accounting=ONCE)], computed)

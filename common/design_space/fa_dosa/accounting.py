@@ -1,4 +1,4 @@
-"""The accounting ``seed``: each kernel moves each of its tensors once, whatever the buffer holds.
+"""The accounting ``once``: each kernel moves each of its tensors once, whatever the buffer holds.
 
 It is what FA-DOSA's own model charges: no capacity, no tiles, no halo. A kernel is a contraction with the operators
 that are fused to it, or any other operator by itself. Its multiply-accumulates and its traffic overlap. The second
@@ -27,13 +27,13 @@ FOLDED = frozenset({NORMALIZATION})  # into the weights and one bias
 ACTIVATED = FOLDED | {"Relu"}
 ADDED = ACTIVATED | ADDITIONS
 NOTE = (
-    "accounting seed: each kernel moves each of its tensors once, however small the buffer is, so its products are no "
-    "bound on what a buffer of that size reaches: accounting honest is"
+    "accounting once: each kernel moves each of its tensors once, however small the buffer is, so its products are no "
+    "bound on what a buffer of that size reaches: accounting tiled is"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class SeedKernel:
+class FaDosaKernel:
     """One kernel: its nodes, its multiply-accumulates, its traffic, and the operands that it adds afterwards."""
 
     nodes: tuple[str, ...]
@@ -43,7 +43,7 @@ class SeedKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class SeedCost:
+class FaDosaCost:
     """The cost of all kernels, one after the other."""
 
     moved_bytes: int
@@ -56,7 +56,9 @@ class SeedCost:
         return self.energy_pj * self.cycles
 
 
-def seed_kernels(metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Collection[str]) -> tuple[SeedKernel, ...]:
+def fa_dosa_kernels(
+    metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Collection[str]
+) -> tuple[FaDosaKernel, ...]:
     """Return the kernels of a model.
 
     Args:
@@ -75,14 +77,14 @@ def seed_kernels(metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Col
     return tuple(kernels)
 
 
-def seed_cost(kernels: Iterable[SeedKernel], buffer: SingleBuffer) -> SeedCost:
+def fa_dosa_cost(kernels: Iterable[FaDosaKernel], buffer: SingleBuffer) -> FaDosaCost:
     moved, cycles, energy_pj = 0, 0.0, 0.0
     for kernel in kernels:
         own = kernel.moved_bytes - kernel.added_bytes
         moved += kernel.moved_bytes
         cycles += buffer.cycles(kernel.macs, own) + buffer.cycles(0, kernel.added_bytes)
         energy_pj += buffer.energy_pj(kernel.macs, kernel.moved_bytes)
-    return SeedCost(moved, cycles, energy_pj)
+    return FaDosaCost(moved, cycles, energy_pj)
 
 
 def _chain(graph: SourceGraph, head: str, fused: Collection[str]) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _chain(graph: SourceGraph, head: str, fused: Collection[str]) -> tuple[str, 
     return tuple(nodes)
 
 
-def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMetricsRow]) -> SeedKernel:
+def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMetricsRow]) -> FaDosaKernel:
     tensors = border(graph, nodes)
     first = {*graph.nodes[nodes[0]].inputs}
     folded = {constant for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION
@@ -105,7 +107,7 @@ def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMet
     sizes = {tensor.tensor: tensor.size_bytes or 0 for tensor in tensors if tensor.tensor not in folded}
     added = sum(sizes.get(read.tensor, 0) for read in tensors if read.role == "read" and read.tensor not in first)
     macs = sum(rows[name]["macs"] or rows[name]["upper_bound_macs"] or 0 for name in nodes)
-    return SeedKernel(nodes, macs, sum(sizes.values()), added)
+    return FaDosaKernel(nodes, macs, sum(sizes.values()), added)
 
 
 def _all_but_bias(graph: SourceGraph, name: str) -> list[str]:
@@ -114,19 +116,19 @@ def _all_but_bias(graph: SourceGraph, name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SeedWorkload:
+class FaDosaWorkload:
     """The kernels of a model, by what is fused to its contractions: nothing but their normalizations first."""
 
-    kernels: tuple[tuple[SeedKernel, ...], ...]
+    kernels: tuple[tuple[FaDosaKernel, ...], ...]
 
     @classmethod
-    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> SeedWorkload:
+    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> FaDosaWorkload:
         """Return the kernels of a model.
 
         Raises:
             PipelineError: the model has nothing to move or to compute.
         """
-        kernels = tuple(seed_kernels(metrics, graph, fused) for fused in (FOLDED, ACTIVATED, ADDED))
+        kernels = tuple(fa_dosa_kernels(metrics, graph, fused) for fused in (FOLDED, ACTIVATED, ADDED))
         if not kernels[0]:
             raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
         return cls(kernels)
@@ -142,9 +144,9 @@ class SeedWorkload:
         """
         if design.search.engine != EXACT:
             problem = f"{design.search.engine} has nothing to search where no tile changes a cost"
-            raise UnusableValueError("engine", problem, "accounting seed takes exact")
+            raise UnusableValueError("engine", problem, "accounting once takes exact")
         buffer, start_s = single_buffer(design.hardware), time.perf_counter()
-        costs = {kernels: seed_cost(kernels, buffer) for kernels in self.kernels}
+        costs = {kernels: fa_dosa_cost(kernels, buffer) for kernels in self.kernels}
         chosen = min(costs, key=lambda kernels: costs[kernels].edp)
         search_s = time.perf_counter() - start_s
         point = point_row(
@@ -160,8 +162,8 @@ class SeedWorkload:
         return DesignResult(point, groups=groups, search_s=search_s)
 
 
-def _group_row(design: str, index: int, kernel: SeedKernel, buffer: SingleBuffer) -> DesignGroupsRow:
-    cost = seed_cost([kernel], buffer)
+def _group_row(design: str, index: int, kernel: FaDosaKernel, buffer: SingleBuffer) -> DesignGroupsRow:
+    cost = fa_dosa_cost([kernel], buffer)
     return {
         "design": design,
         "group_index": index,
