@@ -1,7 +1,7 @@
 """Combine measured time and counted work: one row per executed node, placed under the roofline of this host.
 
 Reads   op_latency.csv, latency_summary.json, executed_graph.onnx (01), op_metrics.csv, op_edges.csv (02) and
-        host_ceilings.json (00), which is not needed if both ceilings are given; phase_work.csv (02) of a decoder.
+        host_ceilings.json (00), unless --peak-flops and --mem-bw are given; phase_work.csv (02) of a decoder.
 Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source node, rule), executed_edges.csv.
 
 ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. 03 matches each executed

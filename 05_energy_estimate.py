@@ -65,7 +65,7 @@ def arguments() -> cli.Parser:
     config = cli.ROOT / "configs/energy.yaml"
     text = "energy models and cost factors"
     parser.setting("--energy-config", type=cli.path, default=config, metavar="FILE", help=text)
-    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model that divides the energy")
+    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="model that divides the energy by node")
     return parser
 
 

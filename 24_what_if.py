@@ -2,9 +2,9 @@
 
 Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
         energy_summary.json, latency_summary.json; with --mixed-with, precision_mixtures.csv; the board files.
-Writes  what_if_plans.csv (a row for the plan and for each question).
+Writes  what_if_plans.csv (a row for the plan, and one for each change).
 
-24 plans each question as 07 does. The questions are half, three quarters and five quarters of the clock, a quarter to
+24 plans each change as 07 does. The changes are half, three quarters and five quarters of the clock, a quarter to
 four times the rate of the link, every number format, and every board of configs/boards; with --mixed-with also every
 mixture of layers that 28 judged. 06 draws the rows as a tornado, and speed against agreement.
 

@@ -63,9 +63,9 @@ def arguments() -> cli.Parser:
     count = {"type": cli.positive_int, "metavar": "N"}
     parser.setting("--prompt", default=128, help="tokens of the prompt, without --phase", **count)
     parser.setting("--tokens", default=32, help="tokens of each answer", **count)
-    parser.setting("--answers", default=4, help="answers to each prompt; of several, the first is a warm-up", **count)
+    parser.setting("--answers", default=4, help="answers to each prompt; the first of several is a warm-up", **count)
     parser.shared("--phase", "--cache")
-    parser.setting("--cache-room", help="tokens of one buffer for past and present (default: caches grow)", **count)
+    parser.setting("--cache-room", help="one buffer of N tokens for past and present (default: caches grow)", **count)
     rate = {"type": cli.positive_float}
     parser.setting("--peak-flops", metavar="FLOP/S", help="peak of the host; phases have their share of it", **rate)
     text = "memory bandwidth of the host; phases have their share of it"

@@ -72,11 +72,11 @@ def arguments() -> cli.Parser:
     lengths = "tokens: a number, uniform:1,512, normal:128,40,512 or lognormal:64,0.8,512"
     parser.setting("--input-tokens", default="128", metavar="D", help=f"length of each prompt in {lengths}")
     parser.setting("--output-tokens", default="32", metavar="D", help="length of each answer, in the same form")
-    parser.setting("--batching", choices=POLICIES, default="continuous", help="when streams are admitted")
+    text = "admit streams in whole batches, or each as soon as there is room"
+    parser.setting("--batching", choices=POLICIES, default="continuous", help=text)
     parser.setting("--in-flight", type=cli.positive_int, default=8, metavar="N", help="most streams at a time")
-    parser.setting(
-        "--cache-room", type=cli.positive_int, metavar="N", help="tokens of each row of shared buffers (default: none)"
-    )
+    text = "shared buffers, with a row of N tokens for each stream (default: a cache for each stream)"
+    parser.setting("--cache-room", type=cli.positive_int, metavar="N", help=text)
     bound = {"type": cli.duration, "metavar": "T"}
     text = "goodput counts streams whose first token comes within this time"
     parser.setting("--first-token-bound", help=text, **bound)

@@ -77,9 +77,9 @@ def arguments() -> cli.Parser:
         type=cli.duration,
         default=120.0,
         metavar="T",
-        help="time for single layers, those with most MACs first",
+        help="time for the trials of single layers, those with most MACs first",
     )
-    text = "write a model with some layers in float: of those within the bounds, the one with most MACs in the format"
+    text = "leave some layers in float: write the mixture within the bounds that has most MACs in the format"
     add("--mixed", action="store_true", default=False, help=text)
     text = "write the model with every tensor in int8, as the engine in Verilog computes a whole network"
     add("--for-engine", action="store_true", default=False, help=text)

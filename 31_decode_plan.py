@@ -1,8 +1,8 @@
 """Plan a decoder on a card: weights and caches in the card's memory, and each phase on the host or on the card.
 
 Reads   the model file, generation.csv and generation_summary.json of 26; a board.
-Writes  decode_plans.csv (a row per format of the weights and per cut), decode_lengths.csv (the time of a token by the
-        length of the caches), decode_summary.json (the shortest answer).
+Writes  decode_plans.csv (a row for each format of the weights and each choice of host or card for prefill and decode),
+        decode_lengths.csv (the time of a token by the length of the caches), decode_summary.json (the shortest answer).
 
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those

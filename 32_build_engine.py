@@ -60,7 +60,7 @@ SCRIPT = "32_build_engine.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared("--model", "--dim", "--seed")
-    parser.setting("--board", default="ulx3s", metavar="NAME", help="of configs/fabrics, or the path of such a file")
+    parser.setting("--board", default="ulx3s", metavar="NAME", help="a name in configs/fabrics, or a YAML file")
     names = {"rows": "rows of the array", "cols": "columns of the array", "simd": "products per element and cycle"}
     for name, what in names.items():
         text = f"{what} (default: that of the quickest plan)"

@@ -9,8 +9,8 @@ from common.cli.flags.shared_flags import REPEATED
 
 def fail_flag(parser: Parser) -> None:
     """Add the slowdown above which a comparison fails."""
-    text = "exit with code 4 at a slowdown above this share, such as 5%; a difference that is surely smaller counts as "
-    text += "unchanged (without this flag: smaller than 5%)"
+    text = "exit with code 4 at a slowdown above this share, such as 5%; a difference counts as unchanged if it is "
+    text += "surely below this share (without the flag: below 5%)"
     parser.setting("--fail-above", type=flag_types.percentage, metavar="SHARE", help=text)
 
 

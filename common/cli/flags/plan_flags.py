@@ -14,7 +14,7 @@ def board_flags(parser: Parser, precisions: Sequence[str], usual: str, launches:
     """Add the board, the number formats that it may compute in, the usual format, and how kernels may be launched."""
     parser.shared("--board", default="u280")
     parser.setting("--precision", default=usual, choices=precisions, help="number format of the kernels")
-    text = "plan layers in two formats: those that 28 left in float (precision_mixtures.csv) in this wider one"
+    text = "plan in two formats: the layers that 28 left in float (precision_mixtures.csv) get this wider format"
     parser.setting("--mixed-with", choices=precisions, help=text)
     text = "launch a kernel for each group, or for each phase on the card"
     parser.setting("--launch-per", choices=launches, help=text)
@@ -32,12 +32,12 @@ def search_flags(parser: Parser, more: str = "") -> None:
 
 def threshold_flags(parser: Parser) -> None:
     """Add the thresholds of the rule of thumb."""
-    text = "rule of thumb: least {} for a class of groups to go to the card"
+    text = "rule of thumb: a class of groups goes to the card from this {} on"
     share = text.format("share of the latency or energy")
     parser.setting("--min-share", type=flag_types.share, metavar="X", help=share)
     intensity = text.format("arithmetic intensity")
     parser.setting("--min-intensity-flop-per-byte", metavar="X", help=intensity, **AMOUNT)
-    fused = text.format("share of its traffic that fusing saves")
+    fused = text.format("share of traffic saved by fusing")
     parser.setting("--min-fused-share", type=flag_types.share, metavar="X", help=fused)
 
 

@@ -23,7 +23,7 @@ def run_flags(parser: Parser, default_runs: int, levels: Sequence[str], executio
     parser.setting("--runs", type=flag_types.at_least(5), metavar="N", help=text)
     text = "measuring time instead of a run count: 30s, 10m, 500ms"
     parser.setting("--duration", type=flag_types.duration, metavar="T", help=text)
-    text = "sessions to measure, all but the first in a new process; confidence limits cover their differences"
+    text = "number of sessions, each after the first in a new process; confidence limits include their differences"
     parser.setting("--sessions", type=flag_types.between(1, MOST_SESSIONS), default=1, metavar="N", help=text)
     parser.shared("--warmup", "--threads", "--provider")
     text = "nodes one after another, or independent ones at once"
