@@ -197,7 +197,9 @@ run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is mis
 report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run the later stages up to OUT/report.html
 
 # What no rule makes: a misspelt target, or a file of TRACE or INPUT that is not there.
+giver = $(firstword $(foreach name,INPUT_FILES TRACE EXECUTED_GRAPH,$(if $(filter $@,$($(name))),$(name:_FILES=))))
 .DEFAULT:
+	@$(if $(giver),printf '%s: %s: no such file\n' $(giver) $(call quoted,$@) >&2; exit 1)
 	@printf '%s: no such target or file; %s\n' $(call quoted,$@) \
 	    $(call quoted,$(call similar,$(call quoted,$@),$(TARGETS))`make help` lists all targets and variables) >&2; exit 1
 

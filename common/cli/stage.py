@@ -27,6 +27,7 @@ Beside = TypeVar("Beside")
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
 MAKE_VARIABLES = "MAKE_VARIABLES"  # by setting, the variable of make that gives it: "from_trace=TRACE threads=THREADS"
 MOST_NOTES, MOST_WRITTEN = 2, 2  # with the line of a search, at most five lines on stderr
+MISUSED = re.compile(r"^command line: argument (--[\w-]+)\S*: ")  # how argparse names a flag whose value is unusable
 PLAIN_NAME = re.compile(r"[\w.:/+-]+")  # of a dimension that make can pass on
 
 
@@ -211,7 +212,10 @@ def _make_variables(flags: Collection[str]) -> dict[str, str]:
 
 def _spelled_out(error: PipelineError, parser: Parser) -> str:
     """Return the message of an error; a quantity without a flag (such as a key of a what-if) is named in words."""
-    line = wording.plain(str(error), {**parser.flags, **_make_variables(parser.flags)})
+    variables = _make_variables(parser.flags)
+    line = wording.plain(str(error), {**parser.flags, **variables})
+    by_flag = {parser.flags[setting]: f"{variable}: " for setting, variable in variables.items()}
+    line = MISUSED.sub(lambda found: by_flag.get(found[1], found[0]), line)
     for name in error.quantities if isinstance(error, UnusableValueError) else ():
         line = line.replace(f"<{name}>", name.replace("_", "-"))
     return line

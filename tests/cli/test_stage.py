@@ -218,6 +218,9 @@ def test_tables_that_are_still_to_be_made_are_no_concern_of_a_check(tmp_path):
     assert ended.value.code == 0
 
 
+WRONG = ("--precision", "int6")
+
+
 def test_an_unbound_dimension_names_the_whole_line_of_make(monkeypatch, tmp_path):
     parser = cli.Parser("02_shapes_flops_bytes.py", "doc")
     parser.shared("--dim")
@@ -249,6 +252,18 @@ def test_an_error_names_the_variables_of_make_if_make_runs_the_stage(monkeypatch
     with pytest.raises(UnusableValueError) as raised, cli.stage(parser, ["--out", str(tmp_path)]):
         raise UnusableValueError(*error.quantities, error.problem, error.remedy)
     assert str(raised.value).startswith("THREADS: is not given, TRACE has none, nor --seed; give the count; 03_merge")
+
+
+def test_a_value_that_is_unusable_names_the_variable_of_make(monkeypatch):
+    parser = cli.Parser("07_fpga_candidates.py", "doc")
+    parser.setting("--precision", choices=("fp32", "int8"))
+    monkeypatch.setenv("MAKE_VARIABLES", "precision=PRECISION")
+    monkeypatch.delenv("MAKE_LINE", raising=False)
+    with pytest.raises(CommandLineError, match=r"^command line: argument --precision: "), cli.stage(parser, WRONG):
+        pass
+    monkeypatch.setenv("MAKE_LINE", "make run")
+    with pytest.raises(CommandLineError, match=r"^PRECISION: invalid choice: 'int6' "), cli.stage(parser, WRONG):
+        pass
 
 
 @pytest.mark.parametrize(("word", "hint"), [("--wat-if", "did you mean --what-if? "), ("--zzz", ""), ("word", "")])

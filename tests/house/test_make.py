@@ -534,8 +534,7 @@ def test_a_variable_that_make_does_not_know_is_refused(pipeline: Pipeline, word:
     ("words", "name", "hint"),
     [
         (("rnu",), "rnu", "did you mean run"),
-        (("report", "TRACE=absent.json"), "absent.json", "`make help` lists all"),
-        (("run", "INPUT=x=absent.npy"), "absent.npy", "`make help` lists all"),
+        (("nothing",), "nothing", "`make help` lists all"),
     ],
 )
 def test_what_no_rule_makes_is_named(pipeline: Pipeline, words: tuple[str, ...], name: str, hint: str) -> None:
@@ -545,6 +544,27 @@ def test_what_no_rule_makes_is_named(pipeline: Pipeline, words: tuple[str, ...],
     assert done.returncode == 2
     assert f"{name}: no such target or file; {hint}" in done.stderr
     assert "No rule to make target" not in done.stderr
+    assert not (pipeline.folder / "ran.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("report", "TRACE=absent.json"), "TRACE: absent.json: no such file"),
+        (("run", "INPUT=x=absent.npy"), "INPUT: absent.npy: no such file"),
+        (("run", "INPUT=y=here.npy x=absent.npy"), "INPUT: absent.npy: no such file"),
+    ],
+)
+def test_a_file_that_is_absent_is_named_with_its_variable(
+    pipeline: Pipeline, words: tuple[str, ...], line: str
+) -> None:
+    pipeline.write("common/messages/names.py", (ROOT / "common/messages/names.py").read_text(encoding="utf-8"))
+    for name in ("m.onnx", "here.npy"):
+        (pipeline.folder / name).touch()
+    done = pipeline.call(*words, "MODEL=m.onnx")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == line
+    assert "no such target" not in done.stderr
     assert not (pipeline.folder / "ran.log").exists()
 
 

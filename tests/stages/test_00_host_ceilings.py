@@ -171,7 +171,7 @@ def document(changed=(), **host):
         (slices("fp32", 3, "Gemm", (1.0, 1.0), (113.0, 1.0)), "8.8 % (compute)"),
         (
             slices("memory", 1, "Add", (17.0, 17.0), (17.0, 17.0)),
-            "all threads reach 23.5 % less than one",
+            "all threads together reach 23.5 % less than one thread",
         ),  # 1 - 13 / 17
     ],
 )

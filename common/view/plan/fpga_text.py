@@ -30,7 +30,7 @@ from common.view.plan.answer.cases import (
     number,
     value_text,
 )
-from common.view.plan.answer.headline import headline, operator_types
+from common.view.plan.answer.headline import headline, operator_counts
 from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
 from common.view.plan.answer.uncertainty_text import deciding_lines, variance_line
 from common.view.plan.front_text import FRONT
@@ -73,8 +73,8 @@ AMDAHL = table_of_cells("", *CASES.values())
 
 
 def operators(row: OffloadPlanRow) -> str:
-    """Return the number of groups and the head of each pattern, as in ``53 Conv, Gemm``."""
-    return _clip(f"{row['group_count']} {', '.join(operator_types(row))}", OPERATORS_WIDTH)
+    """Return how many groups each operator is the head of, as in ``52 Conv, 1 Gemm``."""
+    return _clip(", ".join(f"{count} {name}" for name, count in operator_counts(row).items()), OPERATORS_WIDTH)
 
 
 def _clip(text: str, width: int) -> str:

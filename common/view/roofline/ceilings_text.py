@@ -72,6 +72,6 @@ def ceiling_notes(ceilings: HostCeilingsDocument, processor_count: int) -> list[
     if not ceilings["stable"]:
         remedy = "stop other work on this host and rerun <host_ceilings>, with more <seconds>"
         lost = ceilings["lost_to_threads_share"]
-        less = f", and all threads reach {percent(lost)} less than one" if lost else ""
+        less = f", and all threads together reach {percent(lost)} less than one thread" if lost else ""
         notes.append(f"unstable: the best slices of two halves differ by {_differences(ceilings)}{less}; {remedy}")
     return notes

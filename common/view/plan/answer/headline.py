@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from common.graphs.operators import CONTRACTIONS
@@ -77,12 +78,15 @@ def _offload(row: OffloadVerdictRow, plan: str) -> str:
 def _what(plan: Sequence[OffloadPlanRow]) -> str:
     """Return the operators that the kernels compute, the slowest on the host first: ``53 Conv, 1 Gemm``."""
     slowest = sorted(plan, key=lambda row: -row["host_latency_us"])
-    return listed((f"{row['group_count']} {'/'.join(operator_types(row))}" for row in slowest), MOST_KERNELS)
+    return listed((f"{row['group_count']} {'/'.join(operator_counts(row))}" for row in slowest), MOST_KERNELS)
 
 
-def operator_types(row: OffloadPlanRow) -> list[str]:
-    """Return the head of each pattern that a kernel computes, without repeats."""
-    return [*dict.fromkeys(map(_head, row["pattern_counts"]))]
+def operator_counts(row: OffloadPlanRow) -> Counter[str]:
+    """Return how many groups of a kernel each operator is the head of."""
+    counts = Counter[str]()
+    for pattern, count in row["pattern_counts"].items():
+        counts[_head(pattern)] += count
+    return counts
 
 
 def _head(pattern: str) -> str:

@@ -44,7 +44,9 @@ HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
 LEAST_VISIBLE_SHARE = 0.002  # of the longest bar: about two pixels
 HIDDEN_NAME = "hidden by overlap"
+END_NAME = "end of the inference"
 HOST_NAME = "host alone, same case"
+END_MARK = {"color": BLACK, "linewidth": 1.6}
 HOST_MARK = {"color": BLACK, "linewidth": 1.0, "linestyle": (0, (2, 1))}
 NAMES = {case: f"with the card,\n{name}" for case, name in CASES.items()}
 
@@ -152,7 +154,7 @@ def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
         total = left - hidden
         axes.barh(place, hidden, BAR_HEIGHT, total, color="white", alpha=0.8)
         axes.barh(place, hidden, BAR_HEIGHT, total, facecolor="none", edgecolor=GREY, linewidth=0.5, hatch="xx")
-        axes.plot([total] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], color=BLACK, linewidth=1.6)
+        axes.plot([total] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], **END_MARK)  # type: ignore[arg-type]
     return left
 
 
@@ -171,6 +173,7 @@ def _explain(figure: Figure, terms: Terms, objectives: Sequence[str]) -> None:
     ]
     if HIDDEN in shown:
         handles.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label=HIDDEN_NAME))
+        handles.append(Line2D([], [], label=END_NAME, **END_MARK))  # type: ignore[arg-type]
     handles.append(Line2D([], [], label=HOST_NAME, **HOST_MARK))  # type: ignore[arg-type]
     columns = min(LEGEND_COLUMNS, len(handles))
     figure.legend(handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=(0.01, LEGEND_TOP), fontsize=8)

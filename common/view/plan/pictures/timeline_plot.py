@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from common.graphs.graph import GAP
 from common.messages.names import shorten
 from common.table_rows import OffloadVerdictRow
 from common.view.plan.answer.cases import judgement
@@ -18,6 +19,7 @@ from common.view.text import duration, percent
 
 ACTIVITIES = {
     "host": (GREY, "stays on the host"),
+    "gap": (PALE, "gap between nodes"),
     "moved": (ORANGE, "moves to the card"),
     "kernel": (GREEN, "kernel on the card"),
     "launch": (PURPLE, "launch"),
@@ -49,6 +51,7 @@ def draw_timeline(
         verdicts: whether the plan pays, where that is known.
         warning: the title where the host's times decide nothing.
     """
+    schedule = schedule.assign(activity=schedule["activity"].mask(schedule["item"] == GAP, "gap"))
     before, after = (schedule[schedule["scenario"] == scenario] for scenario in ("before", "after"))
     if not (after["activity"] == "kernel").any():
         return None
@@ -57,8 +60,8 @@ def draw_timeline(
     figure = new_figure(warning or _title(*ends_us, verdicts), _subtitle(before, after))
     axes = figure.add_axes((0.17, 0.1, 0.71, 0.7))
     axes.set(xlim=(0, max(ends_us) * 1e-3), xlabel="time since the inference begins (ms)")
-    stays = set(after.loc[after["activity"] == "host", "item"])
-    marked = before.assign(activity=before["item"].map(lambda item: "host" if item in stays else "moved"))
+    stays = after[after["lane"] == "host"]["item"]
+    marked = before.assign(activity=before["activity"].where(before["item"].isin(stays), "moved"))
     places = [0.0, *(1.7 + place for place in range(len(lanes)))]
     _draw_lane(axes, places[0], marked, ends_us[0])
     for place, lane in zip(places[1:], lanes, strict=True):
@@ -88,8 +91,9 @@ def _title(before_us: float, after_us: float, verdicts: Sequence[OffloadVerdictR
 
 def _subtitle(before: pd.DataFrame, after: pd.DataFrame) -> str:
     calls = len(after[after["activity"] == "kernel"])
-    moved = len(set(before["item"]) - set(after.loc[after["activity"] == "host", "item"]))
-    steps = f"{moved} of {len(before)} steps of the host move to the card, in {calls} calls"
+    of_host = before[before["activity"] != "gap"]["item"]
+    moved = len(set(of_host) - set(after[after["lane"] == "host"]["item"]))
+    steps = f"{moved} of {len(of_host)} steps of the host move to the card, in {calls} calls"
     return f"{steps} · likely case, estimated, not measured"
 
 
