@@ -167,7 +167,7 @@ def test_the_timeline_has_a_lane_for_each_resource_and_says_how_busy_it_is():
     found = texts(figure)
     assert head(figure) == [
         "One inference takes 172 µs on the host and 87.0 µs with the card, likely case",
-        "1 of 4 steps of the host move to the card, in 1 calls · likely case, estimated, not measured",
+        "1 of 4 steps of the host move to the card, in 1 call · likely case, estimated, not measured",
     ]
     # 71, 42, 5 and 7 of 87 us
     assert {"172 µs, 100 %", "71.0 µs, 82 %", "42.0 µs, 48 %", "5.00 µs, 6 %", "7.00 µs, 8 %"} <= set(found)

@@ -213,6 +213,8 @@ out.stop = blocks.filter(block => block.tabIndex === 0).length;
 press(document.activeElement, "Enter"); out.pinned = [blocks.at(-1).getAttribute("aria-pressed"), lit() > 0];
 press(document.body, "Escape"); out.released = [blocks.at(-1).getAttribute("aria-pressed"), lit()];
 const rows = [...document.querySelectorAll("#nodes tbody tr")];
+const drawing = document.querySelector(".blocks svg");
+drawing.focus(); out.drawing = document.activeElement === drawing;
 const field = document.querySelector("#nodes input");
 field.value = rows[7].cells[0].textContent; field.dispatchEvent(new Event("input"));
 out.filtered = rows.filter(row => !row.hidden && row.tabIndex === 0).length;
@@ -238,6 +240,7 @@ def test_a_graph_of_3000_nodes_is_walked_by_keyboard_and_one_click_lights_what_i
     out = driven(report_html(large, "", drawn, PICTURES), LARGE_DRIVER, tmp_path)
     assert out["widgets"] > 1_000 and out["stops"] < 80
     assert [out[name] for name in ("second", "last", "stop", "filtered", "header")] == [True, True, 1, 1, True]
+    assert not out["drawing"]  # it is no tab stop beside its blocks
     assert (out["pinned"], out["released"]) == (["true", True], ["false", 0])
     assert out["related"] > 3_000 and 0 < out["lit"] <= 150
 

@@ -251,7 +251,12 @@ def _planned(card_share: float) -> str:
 
 
 def _title(block: Block) -> str:
-    parts = [f"{len(block.nodes)} nodes", duration(block.latency_us), f"{percent(block.latency_share)} of the latency"]
+    count = len(block.nodes)
+    parts = [
+        f"{count} node{'s' * (count > 1)}",
+        duration(block.latency_us),
+        f"{percent(block.latency_share)} of the latency",
+    ]
     parts += [f"mostly {block.bound}-bound"] if block.bound else []
     parts += [] if block.card_share is None else [f"{percent(block.card_share, 0)} of its time on the card"]
     return f"{block.name}: {', '.join(parts)}"

@@ -64,7 +64,9 @@ def head(findings: Findings, first: Mapping[str, list[str]], plain: Callable[[st
         for figure in key_figures(findings)
     )
     changes = bullet_list(map(plain, outlook(findings.tables)))
-    notes = "".join(f"<h3>That {effect}</h3>{bullet_list(lines)}" for effect, lines in by_effect(first).items())
+    notes = "".join(
+        f"<h3>Warnings that {effect}</h3>{bullet_list(lines)}" for effect, lines in by_effect(first).items()
+    )
     origin = findings.origin()
     facts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
     about = f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>'
@@ -88,7 +90,7 @@ def _latency(summary: LatencySummaryDocument | None) -> list[KeyFigure]:
     figures = [KeyFigure("Latency, median", duration(summary["p50_us"]), basis, "pictures")]
     name, (tail_us, *limits_us) = [entry for entry in percentiles(summary).items() if entry[1][0] is not None][-1]
     if name != "p50":
-        detail = f"{_span(*limits_us)}at most {duration(summary['max_us'])}"
+        detail = f"{_span(*limits_us)}longest run {duration(summary['max_us'])}"
         figures.append(KeyFigure(f"Latency, {name}", duration(tail_us), detail, "pictures"))
     return figures
 

@@ -165,7 +165,8 @@
       block.setAttribute("aria-pressed", "false");
       all("text", block).forEach(text => text.setAttribute("aria-hidden", "true"));  // the title says it all
     }
-    rove(graph, ".block", ["ArrowUp", "ArrowLeft"], ["ArrowDown", "ArrowRight"]);
+    // Chromium makes an SVG that listens to focus a tab stop of its own, so its parent listens.
+    rove(graph.parentElement, ".block", ["ArrowUp", "ArrowLeft"], ["ArrowDown", "ArrowRight"]);
   }
   const keys = "Arrow keys move among rows, blocks and headers; Enter keeps a node lit, Escape releases it.";
   document.querySelector("nav").after(element("p", keys, {className: "tool aside"}));

@@ -93,7 +93,7 @@ def _subtitle(before: pd.DataFrame, after: pd.DataFrame) -> str:
     calls = len(after[after["activity"] == "kernel"])
     of_host = before[before["activity"] != "gap"]["item"]
     moved = len(set(of_host) - set(after[after["lane"] == "host"]["item"]))
-    steps = f"{moved} of {len(of_host)} steps of the host move to the card, in {calls} calls"
+    steps = f"{moved} of {len(of_host)} steps of the host move to the card, in {calls} call{'s' * (calls > 1)}"
     return f"{steps} · likely case, estimated, not measured"
 
 
