@@ -1,4 +1,4 @@
-"""Slow runs with their likely culprits, a look every ten seconds."""
+"""Slow runs with what probably delayed them, looked for every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from common.monitor.figures.feed import Feed
 from common.os_events.disturbance import disturbance_line, disturbances
 from common.os_events.recorder import OsEventRecorder
 
-MOST_RUNS = 2000  # of a look: each is gone through for the time that it lost
+MOST_RUNS = 2000  # examined in one look, because finding what a run lost takes time for each
 KEPT = 8
 
 
@@ -49,7 +49,7 @@ class SlowRuns:
             self._recorder.drain_if_due()
 
     def look(self) -> None:
-        """Add the worst of the runs since the last look, and forget their events."""
+        """Add the slowest of the runs since the last look, and forget their events."""
         with self._lock:
             events = self._recorder.events
             self._recorder.restart()

@@ -78,7 +78,7 @@ class CounterSensor:
     """A rate from a counter; by default power from an energy counter in µJ.
 
     Args:
-        name: as of every :class:`Sensor`; so are ``domain``, ``quantity`` and ``period_s``.
+        name: as in :class:`Sensor`, which also explains ``domain``, ``quantity`` and ``period_s``.
         range_count: value at which the counter wraps to 0; None if it never wraps.
         unit: size of one count, in the unit of the rate times one second.
         limit: a rate above this means that the counter was reset.

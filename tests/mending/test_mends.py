@@ -260,8 +260,8 @@ def test_a_resize_moves_past_a_pointwise_convolution(mode, scales):
 
 def test_a_resize_stays_where_it_would_not_commute_or_not_gain():
     refused(move_resize, resized((1, 3, 12, 21), kernel=3), "not of 1")
-    refused(move_resize, resized((1, 3, 3, 7)), "does not enlarge")
-    refused(move_resize, resized((1, 3, 12, 21), outputs=("y", "r")), "no convolution alone")
+    refused(move_resize, resized((1, 3, 3, 7)), "shrinks an axis")
+    refused(move_resize, resized((1, 3, 12, 21), outputs=("y", "r")), "several readers")
     special = resized((1, 3, 12, 21), keep_aspect_ratio_policy="not_larger")
     special.opset_import[0].version = 18
     refused(move_resize, special, "aspect ratio")

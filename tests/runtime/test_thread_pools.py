@@ -65,7 +65,7 @@ def test_a_shared_pool_cannot_be_replaced(monkeypatch):
     monkeypatch.setattr(thread_pools, "_shared", [(4, 0)])
     options = options_of(ThreadPools(shared_threads=4))
     assert not options.use_per_session_threads and options.intra_op_num_threads == 0
-    with pytest.raises(PipelineError, match="has 4 threads for good"):
+    with pytest.raises(PipelineError, match="has 4 threads, which cannot be changed"):
         options_of(ThreadPools(shared_threads=5))
 
 

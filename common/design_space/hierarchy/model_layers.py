@@ -1,4 +1,4 @@
-"""The layers of a model as an accelerator with several memories runs them: loop nests, and words that move beside."""
+"""The layers of a model on an accelerator with several memories: loop nests, and words that move outside of these."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ModelLayer:
         layer: the group; its bytes are elements.
         nests: its loop nests by name: the node's, and the number of the nest.
         source: the tensor that its only nest reads as input; empty where its tensors are no maps of a nest.
-        reads: words of each tensor that is read beside the nests.
-        writes: words of each tensor that is written, by the nest of ``source`` or beside the nests.
-        constants: words beside the nests that come from DRAM or go there in any case: biases and scales, and what the
-            operators of the group pass on through memory.
-        macs: multiply-accumulates beside the nests.
+        reads: words of each tensor that is read outside of the nests.
+        writes: words of each tensor that is written, by the nest of ``source`` or outside of the nests.
+        constants: words outside of the nests that cross DRAM in any case: biases and scales, and what the operators of
+            the group pass on through memory.
+        macs: multiply-accumulates outside of the nests.
         score_words: words between the two products of an attention that runs once; 0 for any other layer.
         passed_on: those of ``constants`` that the operators between the two products pass on.
     """
@@ -42,7 +42,7 @@ class ModelLayer:
 
     @property
     def has_epilogue(self) -> bool:
-        """Whether what moves beside the nests moves while they run: there is one, and it runs once."""
+        """Whether the words outside of the nest move while it runs: the layer is one nest, which runs once."""
         return len(self.nests) == 1 and self.layer.passes == 1 and not self.macs
 
     @property
@@ -62,7 +62,7 @@ def model_layers(metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> tuple[L
     nests = {
         node: {f"{node}.{index}": nest for index, nest in enumerate(several)}
         for node, several in nests_by_node(metrics, in_elements(graph)).items()
-        if _are_all(rows[node], several)
+        if _cover_all_work(rows[node], several)
     }
     return layers, tuple(
         _model_layer(layer, {name: nest for node in layer.nodes for name, nest in nests.get(node, {}).items()})
@@ -70,7 +70,7 @@ def model_layers(metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> tuple[L
     )
 
 
-def _are_all(row: OpMetricsRow, nests: Sequence[LoopNest]) -> bool:
+def _cover_all_work(row: OpMetricsRow, nests: Sequence[LoopNest]) -> bool:
     return runs_of(row) * sum(nest.macs for nest in nests) == (row["macs"] or row["upper_bound_macs"] or 0)
 
 

@@ -1,6 +1,6 @@
 """A physical floor under every schedule of a model on an accelerator with several memories, found without a search.
 
-It names no space: no tile, no order and no choice of resident tensors is below it, because it has neither.
+It depends on no tiles, no order of loops and no resident tensors, so no choice of these is below it.
 
 - Every multiplier works in every cycle, and computation and all transfers overlap over the whole model.
 - DRAM moves what it must: each constant once, each input of the model where a window touches it, and each output.

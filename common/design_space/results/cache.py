@@ -1,4 +1,4 @@
-"""Results on disk, by what they follow from: content, code and nothing else. A repeated layer or design costs once.
+"""Results on disk. The key of a result is the content and the code that it follows from, so nothing is searched twice.
 
 The cache is a database in a folder of its own, which may be deleted at any time. Whatever is wrong with it costs time,
 never a result: an entry that is torn or foreign is computed again, a file that is no database is replaced, and where

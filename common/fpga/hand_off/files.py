@@ -203,7 +203,7 @@ def _sharing(units: Sequence[ComputeUnit], beside: Mapping[str, str]) -> Iterato
 
 
 def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
-    """Say how far from the likely amounts four of five published designs of a further family are expected."""
+    """Say within which factors of the likely amounts four of five designs of another family are expected."""
     for array in arrays[:1]:
         amounts = [
             f"{band.optimistic / band.likely:.2g} to {band.pessimistic / band.likely:.2g} times the {name.upper()}"
@@ -215,7 +215,7 @@ def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
 
 
 def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
-    """Say how many cycles the loops of the arrays' C++ take, and why a product takes others than the plan counts."""
+    """Say how many cycles the loops of the arrays' C++ take, and why they differ from those of the plan."""
     products = [
         (call["candidate"], product)
         for each in specifications

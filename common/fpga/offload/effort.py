@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from common.process import interrupts
 
-LEAST_STEPS = 300  # that an effort counts for
+LEAST_STEPS = 300  # a smaller program gets the effort of one with so many steps
 POLL_S = 0.05  # between two looks at the clock while a solver works
 GRACE_S = 0.5  # for a solver that was told to stop, before it is left alone
 
 
 class Watch(Protocol):
-    """The caller's clock, and the one who hears how far the search has come."""
+    """The caller's clock, which also hears of the progress of the search."""
 
     def begin(self) -> None:
         """Start the clock."""
@@ -32,7 +32,7 @@ class Watch(Protocol):
 
 
 class Endless:
-    """A watch without a limit, to which nobody listens."""
+    """A watch without a limit, which reports to nobody."""
 
     def begin(self) -> None:
         """Start nothing."""

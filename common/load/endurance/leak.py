@@ -1,10 +1,11 @@
 """Whether memory grows with the number of inferences: the slope with its 95 % interval.
 
-Resident memory is no line with noise around it. It stays the same, jumps when an allocator takes more, and what it has
-taken it keeps. The residuals of a fitted line are therefore correlated, and its usual interval is far too narrow. So
-the series is cut into blocks of equally many inferences, and the increments from block to block are the sample: their
-mean has a Student interval. A single jump, however high, is then one outlier that widens the interval, and a leak is an
-increment in every block. For memory that only fluctuates around a level, the interval is wider than it has to be.
+Resident memory is no line with noise around it. It stays constant until an allocator takes more, then jumps, and the
+allocator seldom gives memory back. The residuals of a fitted line are therefore correlated, and its usual interval is
+far too narrow. So the series is cut into blocks of equally many inferences, and the increments from block to block are
+the sample: their mean has a Student interval. A single jump, however high, is then one outlier that widens the
+interval, and a leak is an increment in every block. For memory that only fluctuates around a level, the interval is
+wider than it has to be.
 
 The limits are wider by what readings cannot show: malloc takes memory from the system in steps of 128 KiB (mallopt(3),
 M_TOP_PAD), so less growth than that over the whole series is no growth of what is in use.

@@ -1,9 +1,9 @@
 """Search for the configuration that sustains the highest rate within a bound of p99, by successive halving.
 
-Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung every one that is
-left is tried under such a load. A trial within the bound raises the rate, a trial beyond it lowers the rate, and the
-better half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is
-left (Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
+Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung, every remaining
+configuration is tried at its rate. A trial within the bound raises the rate, a trial beyond it lowers the rate, and the
+better half stays. The rungs share the time equally, so each halving doubles the time for each remaining configuration
+(Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
 Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
 
 Near saturation a queue takes long to fill, so a short trial shows less than a service that stays at that rate. The
@@ -25,11 +25,13 @@ MOST_STARTED = 16  # configurations in the first rung, if the budget has time fo
 LAST = 2  # configurations in the last rung: the best and the runner-up
 HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
 FEWEST_REQUESTS = 400  # of a trial: p99 needs 299 for an upper limit, and a quarter is not counted
-LEAST_S, MOST_RUNS = 0.5, 4  # of a trial, and of trials in a rung
-RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest trial before
-FULLEST = 0.97  # of the rate that full batches answer
+LEAST_S = 0.5  # duration of a trial
+MOST_RUNS = 4  # trials of a configuration in a rung
+RETEST_SHARE = 0.3  # of the time is for retests
+LONGER = 2.0  # duration of a retest over that of the longest trial
+FULLEST = 0.97  # highest rate to try, over the rate that full batches answer
 CHANCE_COUNT = 3.0  # with so many failures expected, one trial in twenty sees none
-LIGHT = 0.2  # of the rate at which nothing met the bound
+LIGHT = 0.2  # rate of the last trial where nothing met the bound, over the lowest rate that was tried
 
 
 Shape = tuple[int, int, Concurrency]  # sessions, threads of each, and how they share the host
@@ -112,7 +114,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Standing:
-    """Knowledge of a configuration: its trials, and the rates between which it leaves the bound."""
+    """Knowledge of a configuration: its trials, and the rates between which it begins to exceed the bound."""
 
     configuration: Configuration
     bound_us: float
@@ -204,7 +206,7 @@ class Standing:
         if not useful:
             return self.first_hz * LOWER ** len(self.trials)
         low = self.rate_hz
-        above = [one for one in useful if not one.is_within(self.bound_us) and one.rate_hz > (low or 0.0)]
+        above = [trial for trial in useful if not trial.is_within(self.bound_us) and trial.rate_hz > (low or 0.0)]
         if not above:
             return (low or self.first_hz) * HIGHER
         first = min(above, key=lambda trial: trial.rate_hz)
@@ -291,7 +293,7 @@ def search(
     """
     affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first trials
     most_started = max(LAST, min(MOST_STARTED, affordable))
-    promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:most_started]
+    promising = sorted(first_hz, key=lambda configuration: (-first_hz[configuration], configuration))[:most_started]
     costs, most = costs_per_s or {}, most_hz or {}
     standings = [
         Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf), max_error_share)
@@ -328,7 +330,7 @@ def _climb(
     standings: Sequence[Standing], rung: int, each_s: float, measure: Measure, is_late: Callable[[], bool]
 ) -> None:
     """Let each configuration run; those of equal sessions follow each other, so that these stay."""
-    for standing in sorted(standings, key=lambda one: one.configuration.shape):
+    for standing in sorted(standings, key=lambda standing: standing.configuration.shape):
         wanted_s = max(LEAST_S, FEWEST_REQUESTS / standing.next_hz)
         runs = min(MOST_RUNS, max(1, int(each_s / wanted_s)))
         duration_s = max(LEAST_S, each_s / runs)
@@ -392,7 +394,7 @@ def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = Tr
 
 def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure, left_s: float) -> None:
     """Let the one with the lowest p99 run once more in the time left, under a light load: nothing has met the bound."""
-    nearest = min(standings, key=lambda one: min(map(_p99, one.trials)))
+    nearest = min(standings, key=lambda standing: min(map(_p99, standing.trials)))
     rate_hz = LIGHT * min(trial.rate_hz for trial in nearest.trials)
     duration_s = max(LEAST_S, min(left_s, FEWEST_REQUESTS / rate_hz))
     nearest.trials.append(measure(nearest.configuration, rate_hz, duration_s, rung))

@@ -24,9 +24,11 @@ def fourier_flops(points: Count, *, real: bool) -> int:
 
 @formula("DFT")
 def count_fourier_transform(operation: Operation) -> Cost:
-    """Operands data (batch, …, 1 or 2), optional length and (from opset 20) axis, whose value a formula cannot see.
+    """Count a transform for each position along the other axes.
 
-    The default axis is the last but one, and in opset 17 the first after the batch; at rank 3 both are the same.
+    The operands are data (batch, …, 1 or 2), an optional length and, from opset 20 on, an optional axis. A formula does
+    not see the values of the last two. The default axis is the last but one, and in opset 17 the first after the batch;
+    at rank 3 both are the same.
     """
     data = operation.shape(0, least=2)
     output = operation.output_shape(rank=len(data))
@@ -68,7 +70,7 @@ def count_real_fourier_transform(operation: Operation) -> Cost:
 
 @formula("Det")
 def count_determinant(operation: Operation) -> Cost:
-    """Eliminate: Σ k quotients and 2k² products and differences for k below n; multiply the diagonal."""
+    """Count the elimination (for each k below n, k quotients and 2k² other FLOPs) and the product of the diagonal."""
     *batch, rows, _ = operation.shape(0, least=2)
     quotients = rows * (rows - 1) // 2
     updates = rows * (rows - 1) * (2 * rows - 1) // 3

@@ -1,4 +1,4 @@
-"""How a session uses its threads: nodes at once, spinning, processors, and whose pool the threads are of."""
+"""How a session uses its threads: nodes at once, spinning, processors, and whether it shares a pool."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ThreadPools:
             at once; 0: one node at a time.
         spinning: whether threads without work spin: while a run lasts, always, or never.
         shared_threads: threads of the pool that all sessions of this process share; 0: the session has a pool.
-        processors: on which thread k of the session stays, the calling thread first; empty: on any.
+        processors: processor of each thread of the session, the calling thread first; empty: any.
     """
 
     inter_threads: int = 0
@@ -90,7 +90,9 @@ def _share(threads: int, inter_threads: int) -> None:
         ort.set_global_thread_pool_sizes(threads, max(1, inter_threads))
         _shared.append((threads, inter_threads))
     if _shared[0] != (threads, inter_threads):
-        raise PipelineError("the shared thread pool", f"has {_shared[0][0]} threads for good", "use another process")
+        raise PipelineError(
+            "the shared thread pool", f"has {_shared[0][0]} threads, which cannot be changed", "use another process"
+        )
 
 
 def _known(processors: tuple[int, ...]) -> tuple[int, ...]:

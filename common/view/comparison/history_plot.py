@@ -48,7 +48,7 @@ def _key(row: FigureRow) -> tuple[str, str, str]:
 
 
 def _shown(points: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> list[HistoryTrendsRow]:
-    """Return the figures to draw: the latency, then those that moved or changed, then others of the whole."""
+    """Return the figures to draw: the latency, then those that moved or changed, and those of single nodes last."""
     changed = {_key(row) for row in points if row["is_change_point"]}
 
     def rank(row: HistoryTrendsRow) -> tuple[bool, bool, bool, float]:

@@ -133,6 +133,6 @@ def _handles(*, has_areas: bool) -> Sequence[Line2D]:
     return [
         Line2D([], [], color=BLUE, marker="o", linestyle="none", label="on the front"),
         Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"),
-        Line2D([], [], color=ORANGE, linestyle="--", label="products as low as the best"),
+        Line2D([], [], color=ORANGE, linestyle="--", label="same product as the best design"),
         *within,
     ]

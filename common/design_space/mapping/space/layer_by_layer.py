@@ -65,7 +65,7 @@ def exact(
 
     Args:
         runs: how often each layer runs in one inference; once where it is not named.
-        searches: those that were made before, whose results are taken; new ones if None.
+        searches: earlier searches, whose results are reused; new ones if None.
 
     Raises:
         NothingFitsError: no tile of a layer fits.

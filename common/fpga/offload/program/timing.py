@@ -225,9 +225,9 @@ MOST_ITEMS = 60  # between fork and join; a longer stretch gives a weak bound
 def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None, int, set[int]]]:
     """Yield fork, join and the items between for each pair of them; a fork of None is the start of the run.
 
-    The last item that all paths to a join come from is one of its forks (its immediate dominator; Cooper, Harvey and
-    Kennedy 2001, A Simple, Fast Dominance Algorithm). The others are the items after that one whose readers' paths do
-    not meet again before the join. Any other pair says no more than shorter ones do. Items are in topological order.
+    One fork of a join is its immediate dominator: the last item through which all paths to it go (Cooper, Harvey and
+    Kennedy 2001, A Simple, Fast Dominance Algorithm). The other forks are later items whose readers' paths first meet
+    at the join or after it. No further pair gives a stronger bound. Items are in topological order.
     """
     sources = [_producers(problem, wiring, item) for item in range(len(problem.items))]
     readers: list[list[int]] = [[] for _ in sources]

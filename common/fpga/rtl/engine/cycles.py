@@ -5,18 +5,18 @@ pixels takes
 
     max(folds along the channels * max(steps, R), words of the windows of R pixels) cycles.
 
-Between tiles, three things go on at the same time: the tile after is loaded, the tile is computed, the one before is
-stored; a tile's load waits for the halves of the buffers, its results for the halves of theirs. Loads and stores share
-the memory's bus: where both are under way, their bursts take turns, and where both are in one bank, each closes the row
-of the other one. The first load and the last store of a layer are in the open.
+Three things go on at the same time: a tile is computed, the next one is loaded, and the one before is stored. A load
+waits until one half of its buffer is free, and so do the results. Loads and stores share the memory's bus: where both
+are under way, their bursts take turns, and where both are in one bank, each closes the row of the other one. Nothing
+hides the first load and the last store of a layer.
 
 The host gives the descriptors of all units one after the other. Where the queue of a unit is full, it waits, and so
 does all that it gives after that: the loads of a tile behind the many calls of the tile before, for example.
 
-A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: the rows
-that are open in each bank follow from the addresses of all earlier transfers of the layer. All of that grows by the
-share of time that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus was
-idle before.
+A transfer of n words takes n * c cycles of the bus, and the cycles of a miss for each row of memory that it opens: the
+rows that are open in each bank follow from the addresses of all earlier transfers of the layer. All of that grows by
+the share of time that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus
+was idle before.
 
 Row-wise work reads each row once for each pass, a word per cycle, and works on the row's sums between two passes.
 """
@@ -57,7 +57,7 @@ ROW_LATENCY_CYCLES = 7  # from the last pass to the end of the call
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Words that are loaded or stored, in ``rows`` that begin so many bytes one behind the other.
+    """Words that are loaded or stored, in ``rows`` whose starts are ``stride_bytes`` apart.
 
     ``address`` is that of the first one.
     """
@@ -126,7 +126,7 @@ class DescriptorQueues:
         self._taken[unit].append(time)
 
     def later(self, cycles: float) -> DescriptorQueues:
-        """Return the same so many cycles later."""
+        """Return these queues with times that count from so many cycles later."""
         taken = {unit: deque((time - cycles for time in old), old.maxlen) for unit, old in self._taken.items()}
         return DescriptorQueues(self.now - cycles, _taken=taken)
 

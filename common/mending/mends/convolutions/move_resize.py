@@ -23,7 +23,7 @@ def move_resize(case: Case) -> Mended | NoMend:
 def _moved(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
     conv = view.only_reader(resize.output[0])
     if conv is None or not is_standard(conv, "Conv") or conv.input[0] != resize.output[0]:
-        return NoMend("no convolution alone reads it")
+        return NoMend("its only reader is no convolution, or it has several readers")
     if not _is_pointwise(view, conv):
         return NoMend("the convolution after it is not of 1 × 1")
     if _is_special(resize) or len(resize.input) < LEAST_OPERANDS:
@@ -33,7 +33,7 @@ def _moved(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
     if target is None:
         return NoMend("its scales are not constant")
     if not _enlarges(target, shape, is_size=given == SIZES):
-        return NoMend("it does not enlarge each map, or channels, or that is unknown")
+        return NoMend("it shrinks an axis or changes the channels, or its sizes are unknown")
     return _swapped(view, resize, conv, target, given)
 
 
