@@ -167,6 +167,7 @@ def test_everything_can_be_reached_by_keyboard(opened):
     page.locator("#pause").focus()
     page.keyboard.press("Space")
     assert page.locator("#pause").get_attribute("aria-pressed") == "true"
+    assert page.locator("#pause").text_content() == "Pause"  # "Go on, pressed" would be wrong
 
 
 def test_the_roofline_stands_where_its_ceilings_are_known(opened, server):

@@ -260,8 +260,7 @@ at("login").addEventListener("submit", (event) => {
 });
 at("pause").addEventListener("click", () => {
   paused = !paused;
-  at("pause").setAttribute("aria-pressed", String(paused));
-  at("pause").textContent = paused ? "Go on" : "Pause";
+  at("pause").setAttribute("aria-pressed", String(paused));  // its name stays, as that of every toggle button
   if (!paused) fill().then(draw, () => {});
 });
 at("range").addEventListener("change", () => { zoom = null; fill().then(draw, () => {}); });
