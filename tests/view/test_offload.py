@@ -653,7 +653,7 @@ def test_an_interval_that_ends_at_the_likely_value_is_marked_and_explained(kerne
     wide = kernels.assign(kernel_latency_optimistic_us=kernels["kernel_latency_likely_us"])
     for plan_rows, count in ((kernels, 0), (wide, 1)):
         text = offload_report({**tables, "offload_plan": records(plan_rows)})
-        assert text.count("\n= the likely value is an end: no kernel is known to go beyond it\n") == count
+        assert text.count("\n= the interval ends at the likely value: no kernel is known to go beyond it\n") == count
 
 
 def test_what_other_plans_gain_more_would_change_the_answer(gains):

@@ -16,9 +16,9 @@ CASES = {"pessimistic": "least gain", "likely": "likely", "optimistic": "most ga
 JUDGED_RATIOS = {"kernel_speedup", "total_speedup"}
 RESTS_ON_HOST = JUDGED_RATIOS | {"break_even_kernel_speedup", "break_even_launch", "break_even_batch", "payback_runs"}
 SAME = " ="  # beside an interval with the likely value at one end
-WHY_SAME = "= the likely value is an end: "
+WHY_SAME = "= the interval ends at the likely value: "
 SAME_KERNEL = f"{WHY_SAME}no kernel is known to go beyond it"
-SAME_PLAN = f"{WHY_SAME}a shorter host shortens what stays on it"
+SAME_PLAN = f"{WHY_SAME}a faster host also computes its own part faster"
 Case = tuple[float | None, float | None, float | None]
 
 
