@@ -196,7 +196,7 @@ run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is mis
 
 report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run the later stages up to OUT/report.html
 
-# What no rule makes: a misspelt target, or a file of TRACE or INPUT that is not there.
+# What no rule makes: a misspelt target, or a file that is absent; giver is the variable that names it.
 giver = $(firstword $(foreach name,INPUT_FILES TRACE EXECUTED_GRAPH,$(if $(filter $@,$($(name))),$(name:_FILES=))))
 .DEFAULT:
 	@$(if $(giver),printf '%s: %s: no such file\n' $(giver) $(call quoted,$@) >&2; exit 1)
@@ -264,7 +264,7 @@ models/tiny-%.onnx: | $(READY)
 	$(PYTHON) -m models tiny-$* $@
 
 %.onnx:
-	@echo "$@: no such model file, here or in models/; MODEL takes the path of any ONNX file" >&2; exit 1
+	@echo "$(if $(giver),$(giver): $@: no such file,$@: no such model file, here or in models/; MODEL takes the path of any ONNX file)" >&2; exit 1
 
 $(VENV)/.ready: requirements.txt
 	@test ! -L $(VENV) || { echo "$(VENV) is a link, and its folder is not cleared: remove the link, or give PYTHON=" >&2; exit 1; }

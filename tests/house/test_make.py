@@ -551,6 +551,7 @@ def test_what_no_rule_makes_is_named(pipeline: Pipeline, words: tuple[str, ...],
     ("words", "line"),
     [
         (("report", "TRACE=absent.json"), "TRACE: absent.json: no such file"),
+        (("report", "TRACE=here.npy", "EXECUTED_GRAPH=absent.onnx"), "EXECUTED_GRAPH: absent.onnx: no such file"),
         (("run", "INPUT=x=absent.npy"), "INPUT: absent.npy: no such file"),
         (("run", "INPUT=y=here.npy x=absent.npy"), "INPUT: absent.npy: no such file"),
     ],

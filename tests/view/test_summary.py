@@ -16,11 +16,13 @@ from common.view.groups import by_op_type
 from common.view.html import figure, html_table
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.profile.latency_plot import draw_latency
+from common.view.profile.latency_text import steady_text
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
 from common.view.report.warnings_text import warnings
 from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
+from tests.support.tables.energy import latency_summary
 from tests.support.tables.offload import uncertainty, verdicts
 from tests.support.tables.view import BANDWIDTH, PEAK, all_tables
 
@@ -509,3 +511,12 @@ def test_the_notes_of_every_stage_endanger_something():
     assert [
         stage.script for stage in stages if not any(set(stage.writes) & set(made) for made in ENDANGERED.values())
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("flat", "flat, from run 3"), ("warm-up", "after slower runs, from run 3"),
+     ("slowdown", "after faster runs, from run 3")],
+)  # fmt: skip
+def test_a_steady_state_is_told_by_the_runs_before_it(kind, words):
+    assert steady_text(latency_summary(steady_state=kind, steady_start_index=3)) == words

@@ -12,6 +12,7 @@ from common.view.text import WIDTH, duration, percent, quantity
 
 SHOWN_NODES = 10
 LATER = ", in runs after the others"  # of a large model, whose sessions took no turns
+STEADY = {"flat": "flat", "warm-up": "after slower runs", "slowdown": "after faster runs"}  # by kind of series
 NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter
 FIGURES = table_of_cells("", "latency", "at least", "at most")
 
@@ -97,7 +98,12 @@ def _steady_line(summary: LatencySummaryDocument) -> str:
     warmup = f"the first {summary['warmup_count']} runs are left out"
     if summary["steady_start_index"] is None:
         return f"no steady state: the latency level still changes; {warmup}"
-    return f"steady state: {summary['steady_state']}, from run {summary['steady_start_index']}; {warmup}"
+    return f"steady state: {steady_text(summary)}; {warmup}"
+
+
+def steady_text(summary: LatencySummaryDocument) -> str:
+    """Return how a series with a steady state began, and the first steady run."""
+    return f"{STEADY[summary['steady_state'] or 'flat']}, from run {summary['steady_start_index']}"
 
 
 def _memory_line(summary: LatencySummaryDocument) -> str:

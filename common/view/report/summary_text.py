@@ -21,7 +21,7 @@ from common.view.plan.decode_text import decode_sentence
 from common.view.plan.engine_text import engine_sentence
 from common.view.plan.verdict_text import offload_lines, outlook, outlook_title
 from common.view.profile.generation_text import generation_sentence
-from common.view.profile.latency_text import percentiles, profiling_text
+from common.view.profile.latency_text import percentiles, profiling_text, steady_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
@@ -140,7 +140,7 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
     lines += entry("", f"too few runs for {', '.join(absent)}; raise <runs>") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")
     start = summary["steady_start_index"]
-    state = "no steady state" if start is None else f"steady ({summary['steady_state']}) from run {start}"
+    state = "no steady state" if start is None else f"steady: {steady_text(summary)}"
     lines += entry("warm-up", f"{state}; the first {summary['warmup_count']} runs are left out")
     cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
     lines += entry("cold start", cold)

@@ -97,9 +97,9 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
     rest = nodes[~nodes["executed_node"].isin(drawn["executed_node"])]
     text = f"{len(drawn)} executed nodes; area is the share of latency"
     if len(rest):
-        short = "short ones, or " if len(drawn) == MOST_POINTS else ""
+        short = "short or " if len(drawn) == MOST_POINTS else ""
         share = percent(rest["latency_share"].sum())
-        text += f"; {len(rest)} {short}without FLOPs or time not drawn ({share} of the latency)"
+        text += f"; not drawn: {len(rest)} {short}without FLOPs or time ({share} of the latency)"
     if (nodes["roof_share_reason"] == "unstable").any():
         text += "; the ceilings are unstable, so no share of a roof is stated"
     if (nodes["roof_share_reason"] == "other_device").any():

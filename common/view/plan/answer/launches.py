@@ -13,7 +13,7 @@ from common.table_rows import OffloadComparisonRow
 HARDWARE = "a command processor on the card"
 ASSUMED = (
     f"per phase: assumes {HARDWARE}, which fetches the calls and starts each kernel "
-    "when its operands are there, as a DPU's scheduler does; the hand-off has none"
+    "when its operands are there, as a DPU's scheduler does; a hand-off has no such processor"
 )
 
 
