@@ -35,6 +35,7 @@ from common.fpga.kernels.systolic.tiling import (
     Tile,
     buffers,
     double_buffered_cycles,
+    input_elements,
     loaded,
     operands,
     read_bytes,
@@ -250,7 +251,7 @@ class SystolicArray(OnPorts):
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
-        parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
+        parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), layer, matmul, task)
         kept = self._kept(parts, matmul, task)
         moved, turned = parts.less(kept), Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
         once, beside = self._once(layer, matmul, moved, task)
@@ -334,9 +335,13 @@ class SystolicArray(OnPorts):
         folds, drain = ceil(m / self.rows) * ceil(n / self.cols), ceil(self.rows / self.sums_per_cycle)
         return folds * max(ceil(k / self.simd), drain if is_last else 0)
 
-    def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
-        """Add the other tensors that the group reads, such as a residual: once, along with the result."""
-        beside = task.border_bytes / matmul.batch - (parts.a + parts.b + parts.c)
+    def _with_border(self, parts: Operands, layer: Matmul | Convolution, matmul: Matmul, task: Task) -> Operands:
+        """Add the other tensors that the group reads, such as a residual: once, along with the result.
+
+        Of the border, the first operand has its own size, of which bands read some rows twice and strides none.
+        """
+        own = input_elements(layer) * ELEMENT_BYTES[self.precision]
+        beside = task.border_bytes / matmul.batch - (own + parts.b + parts.c)
         return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
 
     def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float, float]:

@@ -81,12 +81,19 @@ def operands(layer: Matmul | Convolution, element_bytes: float, tile: Tile) -> O
     """
     matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
     gathered = float(matmul.m * matmul.k)
-    read = min(gathered, _input_elements(layer, tile)) if isinstance(layer, Convolution) else gathered
+    read = min(gathered, _read_elements(layer, tile)) if isinstance(layer, Convolution) else gathered
     return Operands(read * element_bytes, matmul.k * matmul.n * element_bytes, matmul.m * matmul.n * element_bytes)
 
 
-def _input_elements(layer: Convolution, tile: Tile) -> float:
-    per_group = layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width
+def input_elements(layer: Matmul | Convolution) -> int:
+    """Return the elements of the first operand of one product of the batch: of a convolution's group, its input."""
+    if isinstance(layer, Matmul):
+        return layer.m * layer.k
+    return layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width
+
+
+def _read_elements(layer: Convolution, tile: Tile) -> float:
+    per_group = input_elements(layer)
     if layer.is_transposed:
         return float(per_group)
     band = max(1, tile.rows // layer.out_width) * layer.stride_height
@@ -96,9 +103,8 @@ def _input_elements(layer: Convolution, tile: Tile) -> float:
 
 def read_bytes(layer: Matmul | Convolution, element_bytes: float) -> float:
     """Return the bytes of the activations of a product, each element once."""
-    if isinstance(layer, Matmul):
-        return layer.k * (layer.m if layer.has_weight else layer.m + layer.n) * element_bytes
-    return layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width * element_bytes
+    second = layer.k * layer.n if isinstance(layer, Matmul) and not layer.has_weight else 0
+    return (input_elements(layer) + second) * element_bytes
 
 
 def used_share(layer: Matmul | Convolution) -> float:

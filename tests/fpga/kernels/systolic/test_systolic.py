@@ -257,6 +257,25 @@ def test_a_group_reads_what_it_needs_beside_its_operands():
     assert engine.estimate(residual).moved_bytes == 4 * 64 * 64
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "side", "read"),
+    [
+        (3, 1, 8, 8 * 8 * (4 + 2) / 4),  # bands of four rows read two more each
+        (1, 2, 16, 8 * 8),  # a stride of two reads one pixel of four
+    ],
+)
+def test_a_residual_is_read_once_however_often_the_window_reads_its_input(kernel, stride, side, read):
+    """By hand: 16 channels of 8 x 8 results from ``side``-wide maps, a residual of 16 channels, and 16 results."""
+    layer = Convolution(1, 16, side, side, 16, 8, 8, kernel, kernel, stride_height=stride, stride_width=stride)
+    weights, pixels = 16 * 16 * kernel**2, 8 * 8
+    inputs = 16 * side**2
+    alone = Task("t", "conv", (layer,), "int8", weights, inputs, 16 * pixels)
+    added = replace(alone, layers=(layer, Pointwise("Add", 16 * pixels, 2)), read_bytes=inputs + 16 * pixels)
+    engine = array(8, 8, 1, Tile(32, 16, 16 * kernel**2))
+    assert engine.estimate(alone).moved_bytes == weights + 16 * read + 16 * pixels
+    assert engine.estimate(added).moved_bytes == weights + 16 * read + 2 * 16 * pixels
+
+
 def test_chain_moves_only_its_border_and_must_fit():
     layers = (Matmul(64, 32, 16), Pointwise("Relu", 1024), Matmul(64, 16, 8))
     chain = Task("t", "chain", layers, "int8", 640, 2048, 512, on_chip_bytes=4000)
