@@ -41,6 +41,7 @@ def test_the_boundary_says_what_is_counted_and_what_is_not():
     assert "for the host the packages and their memory, as the name" in boundary("modelled")
     assert boundary("modelled", "2 of 48 threads").startswith("energy counts for the host 2 of 48 threads, and for ")
     assert "it does not count the host's memory during transfers" in boundary("given")
+    assert "for the host what its source covers, and for the whole card" in boundary("another meter")
 
 
 def test_only_the_verdict_on_energy_has_a_basis():
@@ -48,6 +49,8 @@ def test_only_the_verdict_on_energy_has_a_basis():
     assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
         ("energy", True, True)
     ]
+    assert verdict[0]["weaker_side"] == weaker_side("given", rows())
+    assert verdict[0]["boundary"] == boundary("given")
 
 
 def test_a_virtual_host_is_named_in_the_verdict():
