@@ -24,6 +24,7 @@ BLOCK_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 1638
 QUEUES, QUEUE_WORDS, QUEUE_BITS = 3, 512, 32
 SUM_BITS, CONSTANT_BITS = 32, 64
 UNITS = {"row_work": "row-wise work", "row_work_byte": "row-wise work", "product_col": "products of two tensors"}
+UNIT_MULTIPLIERS = ("row_byte_multipliers", "row_multipliers", "product_lane_multipliers")
 TABLE_BYTES = 1024  # 256 entries of 32 bits
 
 
@@ -87,7 +88,7 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
         below.origin()
         lut, ff = (below.section(kind) for kind in ("lut", "ff"))
         names = [name for name in terms(EngineDesign(8, 8)) if name not in UNITS or name in lut]
-        of_units = ("row_byte_multipliers", "row_multipliers", "product_lane_multipliers")
+        row_byte, row_once, product_lane = (below.count(name) if name in below else 0 for name in UNIT_MULTIPLIERS)
         found[family] = EngineCells(
             family,
             {name: lut.number(name) for name in names},
@@ -95,7 +96,9 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
             below.count("product_multipliers"),
             below.count("lane_multipliers"),
             below.count("engine_multipliers", positive=False),
-            *(below.count(name) if name in below else 0 for name in of_units),
+            row_byte,
+            row_once,
+            product_lane,
             below.constant("clock_mhz").as_rate(),
         )
     file.close()
