@@ -72,9 +72,11 @@ def engines_for(
     engines: list[Engine] = [*systolic]
     if any(shared(task, len(board.regions)) for task in tasks if task.kind == "conv"):
         engines += _teams(board, models, [array for array in systolic if not array.spans_regions])
-    engines += _attention(board, precision, models, tasks, room)
+    reached = max((int(array.ports.count) for array in systolic), default=0)
+    engines += _attention(board, precision, models, tasks, room, reached)
     engines.append(streaming(board, precision, models))
-    engines += rowwise_engines(board, precision, models, tasks)
+    rowwise_kernels = rowwise_engines(board, precision, models, tasks)
+    engines += [replace(each, reached_ports=reached) for each in rowwise_kernels]
     engines += [overlay] if overlay is not None and overlay.config.board == board.name else []
     return tuple(engine for engine in engines if any(engine.estimate(task) is not None for task in tasks))
 
@@ -244,7 +246,7 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
 
 
 def _attention(
-    board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources
+    board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources, reached_ports: int
 ) -> list[AttentionEngine | Team]:
     served = [
         task for task in tasks if task.kind == "attention" and any(isinstance(layer, Matmul) for layer in task.layers)
@@ -252,7 +254,8 @@ def _attention(
     if not served:
         return []
     longest, wanted = attention_extents(served)
-    built = (attention(board, precision, models, side, longest, wanted) for side in ATTENTION_SIDES)
+    sides = (attention(board, precision, models, side, longest, wanted) for side in ATTENTION_SIDES)
+    built = (replace(engine, reached_ports=reached_ports) for engine in sides)
     fitting = [closing(engine, board, models) for engine in built if engine.resources.fits(room)][:ATTENTION_SIZES]
     return [*fitting, *_teams(board, models, fitting)]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import exp, hypot, log
+from dataclasses import replace
+from math import ceil, exp, hypot, log
 
 import pytest
 
@@ -175,6 +176,22 @@ def every_kind(board, precision, models):
     found = engines_for(board, precision, models, [heads, product(precision), norm(precision), pool(precision)])
     assert {engine.kind for engine in found} == {"systolic", "streaming", "attention", "rowwise"}
     return found
+
+
+def test_rows_and_attention_have_room_for_the_ports_of_an_array(models):
+    """A kernel that reads the tensors of an array where they lie has a port to each of its channels."""
+    u280 = load_board("u280", CONFIGS / "boards")
+    seen = set()
+    for engine in every_kind(u280, "int8", models):
+        placed = engine.member if isinstance(engine, Team) else engine
+        if placed.kind in ("rowwise", "attention"):
+            seen.add(placed.kind)
+            more = 8 - placed.ports.count  # an array of a U280 has eight
+            alone = replace(placed, reached_ports=0).resources
+            added = placed.resources + alone.times(-1)
+            assert added.bram36 == pytest.approx(more * ceil(256 / 72))
+            assert added.lut == pytest.approx(more * placed.costs.port.lut, abs=1)
+    assert seen == {"rowwise", "attention"}
 
 
 @pytest.mark.slow

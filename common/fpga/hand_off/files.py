@@ -24,8 +24,10 @@ from common.fpga.hand_off.units import (
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
+from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
 from common.messages.errors import UnusableValueError
@@ -256,14 +258,15 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
     for name, array in beside_arrays(plan.kernels, pairs).items():
         engine, ports = kernels[name].engine, len(members[array][0].ports)
         assert isinstance(engine, RowwiseEngine | AttentionEngine)  # no other is beside an array
-        planned = len(port_names(engine))
+        planned = max(len(port_names(engine)), engine.reached_ports)
         more = engine.costs.ports(max(0, ports - planned), members[array][0].ports[0].bits)
+        beyond = f"; add {more.lut:,.0f} LUT and {more.bram36:g} block RAM" if more.lut else ""
         both = together_us(plan, kernels[name], kernels[array])
         yield (
             f"{name} has the {ports} ports and channels of {array}, so each reads what the other writes where it lies,"
-            f" and nothing is copied. The plan's resources have {planned} ports of {name}: add {more.lut:,.0f} LUT and"
-            f" {more.bram36:g} block RAM. In the likely schedule both work at the same time for {both:,.1f} µs, and"
-            " share the channels then; the plan does not charge that."
+            f" and nothing is copied. The plan's resources have {planned} ports of {name}{beyond}. In the likely"
+            f" schedule both work at the same time for {both:,.1f} µs, and share the channels then; the plan does not"
+            " charge that."
         )
     for writer, reader in pairs:
         own, other = ([port for unit in members[each] for port in unit.ports] for each in (reader, writer))
@@ -271,5 +274,12 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             yield (
                 f"{reader} (ports: {len(own)}) reads tensors that {writer} (ports: {len(other)}) writes"
                 " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the"
-                " memory of both, at the cost of its switch, or copy the tensors. The plan charges neither."
+                f" memory of both, at the cost of its switch, or copy the tensors. {_charged(kernels, writer, reader)}"
             )
+
+
+def _charged(kernels: Mapping[str, PlannedKernel], writer: str, reader: str) -> str:
+    """Say whether the plan charges copies between two kernels."""
+    if any(isinstance(kernels[name].engine, StreamingGemv) for name in (writer, reader)):
+        return "The plan charges the copies, at the rate of a converter; no kernel of the hand-off makes them."
+    return "The plan charges neither."

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Literal
 
 from common.fpga.device.board import Board
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.offload.problem import EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, RegionBudget
 from common.graphs.source_graph import SourceGraph
@@ -74,12 +75,14 @@ def formulate(
     item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}
     offers = tuple(_offers(candidates, engines))
     flows = tensor_flows(workload.graph, workload.groups, formats)
-    conversions = Conversions(workload.graph, flows, formats, board)
+    waits = Conversions(workload.graph, flows, formats, board), Copies(flows, board)
     problem = Problem(
         items=tuple(Item(step.name, step.host_us) for step in steps),
         flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
         engines=tuple(_engine_type(engine, board, launch_per) for engine in engines),
-        options=tuple(_option(offer, names, candidates, item_of, board, conversions) for offer in offers),
+        options=tuple(
+            _option(offer, engines[offer.engine], names, candidates, item_of, board, waits) for offer in offers
+        ),
         regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
         memory_channels=board.memory_port_count,
         memory_capacity_bytes=board.memory.capacity_bytes,
@@ -103,15 +106,16 @@ def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> I
 
 def _option(
     offer: Offer,
+    engine: Engine,
     names: Sequence[str],
     candidates: Sequence[TaskCandidate],
     item_of: Mapping[int, int],
     board: Board,
-    conversions: Conversions,
+    waits: tuple[Conversions, Copies],
 ) -> Option:
-    groups = candidates[offer.candidate].covers
+    groups, (conversions, copies) = candidates[offer.candidate].covers, waits
     covers = tuple(sorted(item_of[group] for group in groups))
-    time_us = summed([offer.estimate.time_us, conversions.us(groups)])
+    time_us = summed([offer.estimate.time_us, conversions.us(groups), copies.us(groups, engine)])
     return Option(names[offer.candidate], covers, offer.engine, time_us, board.launch_us, offer.weight_bytes)
 
 
@@ -188,6 +192,26 @@ class Conversions:
 
     def us(self, groups: Iterable[int]) -> ThreePoint:
         """Return the time of all conversions that groups wait for together; each tensor is converted once."""
+        return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
+
+
+class Copies:
+    """Activations of a streaming kernel, which lie on one channel each, and those of other kernels over all of theirs.
+
+    A converter copies each one that the kernel shares with another group.
+    """
+
+    def __init__(self, flows: Iterable[TensorFlow], board: Board) -> None:
+        self._us: dict[int, dict[str, ThreePoint]] = {}
+        for flow in flows:
+            if flow.producer is not None and flow.consumers:
+                for group in (flow.producer, *flow.consumers):
+                    self._us.setdefault(group, {})[flow.tensor] = _converted_us(2 * (flow.card_bytes or 0), board)
+
+    def us(self, groups: Iterable[int], engine: Engine) -> ThreePoint:
+        """Return the time of all copies of a call; none where the engine has the layout of the others."""
+        if not isinstance(engine, StreamingGemv):
+            return ThreePoint.exactly(0.0)
         return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
 
 

@@ -92,6 +92,7 @@ class AttentionEngine(OnPorts):
         macs_per_dsp: the board's rate, where it differs from that of the costs.
         uses_uram: whether the buffer is UltraRAM, which some devices lack.
         heads_parallel: H, heads that are computed at once, each with R · U lanes in each product.
+        reached_ports: ports of an array beside it, whose tensors it reads where they lie.
     """
 
     precision: str
@@ -109,6 +110,7 @@ class AttentionEngine(OnPorts):
     macs_per_dsp: float | None = None
     uses_uram: bool = True
     heads_parallel: int = 1
+    reached_ports: int = 0
 
     @property
     def name(self) -> str:
@@ -151,7 +153,7 @@ class AttentionEngine(OnPorts):
         block_bits = self.query_rows * self.key_block * 2 * (32 + bits)
         tiles = Resources(lut=(tile_bits + block_bits) / LUT_RAM_BITS)
         kv = buffer(self.buffer_bytes, 2 * self.row_lanes * bits, uses_uram=self.uses_uram)
-        ports = self.costs.ports(self.ports.count, self.ports.port_bits)
+        ports = self.costs.ports(max(self.ports.count, self.reached_ports), self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
         lanes = self.costs.mac(self.precision, self.macs_per_dsp).times(2 * self.query_rows * self.row_lanes)
         units = (lanes + softmax + tiles + kv).times(self.heads_parallel)

@@ -63,6 +63,7 @@ class RowwiseEngine(OnPorts):
         first_word_ns: from the start to the first word from memory.
         ports: one port per unit.
         efficiency: share of the lanes' peak that such kernels attain.
+        reached_ports: ports of an array beside it, whose tensors it reads where they lie.
     """
 
     precision: str
@@ -75,6 +76,7 @@ class RowwiseEngine(OnPorts):
     ports: MemoryPorts
     costs: DataflowCosts
     efficiency: RowwiseEfficiency
+    reached_ports: int = 0
 
     @property
     def name(self) -> str:
@@ -102,7 +104,7 @@ class RowwiseEngine(OnPorts):
         once = self.costs.of(is_integer=self.is_integer, reciprocal_root=1, divide=1, add=self.lanes)
         bits = PRECISION_BITS[self.precision] if self.is_integer else 32
         rows = buffer(2 * self.row_limit * bits / 8, 2 * self.lanes * bits)
-        ports = self.costs.ports(self.ports.count, self.ports.port_bits)
+        ports = self.costs.ports(max(self.ports.count, self.reached_ports), self.ports.port_bits)
         channels = Resources(memory_channels=self.ports.channel_count)
         units = (lane.times(self.lanes) + once + rows).times(self.ports.count)
         return (self.costs.control + units + ports + channels).whole()
