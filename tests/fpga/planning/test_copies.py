@@ -30,7 +30,7 @@ def engines():
 
 
 def test_a_streaming_kernel_waits_for_copies_of_what_it_shares_with_other_groups():
-    """Each tensor is read and written once more, at the rate of a converter. Inputs and outputs of the model are not."""
+    """Each is read and written once more, at the rate of a converter; inputs and outputs of the model are not."""
     board, found = engines()
     copies, rate = Copies(FLOWS, board), converter_bytes_per_s(board).likely
     for groups, shared in (((1,), 2000), ((2,), 2300), ((3,), 2000), ((1, 2), 2300), ((4,), 0)):

@@ -184,7 +184,7 @@ def whole_words(lines: Lines, lanes: Lanes) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MapWindow:
     """Windows of a map, whose neighbours share words that the line buffer keeps.
 
     Attributes:
@@ -197,7 +197,7 @@ class Window:
     word_bytes: float
 
     @classmethod
-    def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> Window:
+    def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> MapWindow:
         """Return the windows of a layer.
 
         Args:

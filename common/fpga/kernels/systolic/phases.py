@@ -19,7 +19,7 @@ from common.fpga.kernels.systolic.loading import (
     CONSTANT_BYTES,
     Lanes,
     Lines,
-    Window,
+    MapWindow,
     largest_unit,
     lines_of,
     whole_words,
@@ -50,18 +50,18 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TileLoad:
     """What a tile takes of memory: cycles in which pieces enter the banks, and bytes over the ports."""
 
     pieces: float = 0.0
     read_bytes: float = 0.0
 
-    def __add__(self, other: Load) -> Load:
-        return Load(self.pieces + other.pieces, self.read_bytes + other.read_bytes)
+    def __add__(self, other: TileLoad) -> TileLoad:
+        return TileLoad(self.pieces + other.pieces, self.read_bytes + other.read_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TileStore:
     """What leaves of a tile: cycles, those in which tensors beside it are read, and bytes of both over the ports."""
 
     groups: float = 0.0
@@ -113,15 +113,15 @@ class Phases:
         for (group, a), (one, b), (other, c), (part, d) in product(*different):
             total += a * b * c * d * self._phase((group, one, other, part))
         before = self._before(last)
-        return total + self._cycles(Load(), last, before) + self._cycles(Load(), None, last)
+        return total + self._cycles(TileLoad(), last, before) + self._cycles(TileLoad(), None, last)
 
     def _phase(self, place: Place) -> float:
         before = self._before(place)
         return self._cycles(self._load(place, before), before, self._before(before) if before else None)
 
-    def _cycles(self, load: Load, computed: Place | None, stored: Place | None) -> float:
+    def _cycles(self, load: TileLoad, computed: Place | None, stored: Place | None) -> float:
         is_whole = stored is not None and stored[3] == self._counts[3] - 1
-        store = self._store(*self._extents(stored)[:2]) if stored and is_whole else Store()
+        store = self._store(*self._extents(stored)[:2]) if stored and is_whole else TileStore()
         ports = self.ports.duplex_cycles(load.read_bytes + store.read_bytes, store.written_bytes)
         steps = self._steps(computed) if computed else 0.0
         return max(steps, store.groups, load.pieces + store.pieces, ports)
@@ -166,21 +166,21 @@ class Phases:
     def _steps(self, place: Place) -> float:
         return self.step_cycles(*self._extents(place), place[3] == self._counts[3] - 1)
 
-    def _load(self, place: Place, before: Place | None) -> Load:
+    def _load(self, place: Place, before: Place | None) -> TileLoad:
         """Return what a tile needs that the one before did not have."""
         numbers, extents = self._tile_of(place), self._extents(place)
         others = self._tile_of(before) if before and before[0] == place[0] else (-1, -1, -1)
-        load = Load()
+        load = TileLoad()
         for side in (0, 1):
             if (numbers[side], numbers[2]) != (others[side], others[2]):
                 load += self._side(side, extents[side], (numbers[2], extents[2]), numbers[1 - side] == 0)
         channels = 0 if self.product.is_transposed else 1
         if numbers[channels] != others[channels]:
             read = CONSTANT_BYTES * extents[channels]
-            load += Load(ceil(read / self.ports.bytes_per_cycle), read)
+            load += TileLoad(ceil(read / self.ports.bytes_per_cycle), read)
         return load
 
-    def _side(self, side: int, lines: int, deep: tuple[int, int], is_first: bool) -> Load:
+    def _side(self, side: int, lines: int, deep: tuple[int, int], is_first: bool) -> TileLoad:
         """Return the load of a side; ``deep`` is the number of its tile along k and its products."""
         key = side, lines, deep, is_first
         if key not in self._sides:
@@ -189,17 +189,17 @@ class Phases:
         return self._sides[key]
 
     @cached_property
-    def _sides(self) -> dict[tuple[int, int, tuple[int, int], bool], Load]:
+    def _sides(self) -> dict[tuple[int, int, tuple[int, int], bool], TileLoad]:
         return {}
 
-    def _map(self, side: int, lines: int, deep: tuple[int, int], is_first: bool) -> Load:
+    def _map(self, side: int, lines: int, deep: tuple[int, int], is_first: bool) -> TileLoad:
         """Return the load of lines of the map; what the line buffer has of an earlier tile is not read again."""
         (number, depth), moved = deep, self._moved(side)
         if not moved:
-            return Load()
+            return TileLoad()
         read = moved * lines / self._axes[side].whole
         if self._window is None:
-            return Load(0.0, read * depth / self.product.matmul.k)
+            return TileLoad(0.0, read * depth / self.product.matmul.k)
         first = number * self._axes[2].tile
         pieces = self._lines.pieces(
             lines, self._banks(side), (first, depth), self._at_once(side, self._lines), self.lanes
@@ -207,13 +207,13 @@ class Phases:
         share, kept = self._window.read_share(lines, (first, first + depth))
         if not is_first:
             share *= 1 - (kept if self._is_outer(side) else self._window.kept_map)
-        return Load(pieces, read * share * whole_words(self._lines, self.lanes))
+        return TileLoad(pieces, read * share * whole_words(self._lines, self.lanes))
 
-    def _other(self, side: int, lines: int, depth: int) -> Load:
+    def _other(self, side: int, lines: int, depth: int) -> TileLoad:
         """Return the load of weights, or of lines of a second tensor."""
         moved, lanes = self._moved(side), self.lanes
         if not moved:
-            return Load()
+            return TileLoad()
         whole = ceil(depth / lanes.simd) * lanes.simd
         if isinstance(self.product.layer, Matmul) and not self.product.layer.has_weight:
             k = self.product.matmul.k
@@ -222,9 +222,9 @@ class Phases:
             whole = depth
         else:
             pieces = lanes.packed_pieces(lines, self._banks(side), depth)
-        return Load(pieces, moved * lines / self._axes[side].whole * whole / self.product.matmul.k)
+        return TileLoad(pieces, moved * lines / self._axes[side].whole * whole / self.product.matmul.k)
 
-    def _store(self, m: int, n: int) -> Store:
+    def _store(self, m: int, n: int) -> TileStore:
         if (m, n) not in self._stores:
             pixels, channels = (n, m) if self.product.is_transposed else (m, n)
             groups = self.lanes.result_groups(pixels, channels, self._pitch, is_transposed=self.product.is_transposed)
@@ -234,11 +234,11 @@ class Phases:
             unit = largest_unit(channels, self.lanes.cols, word)
             words = groups * ((m * n / groups - unit) / word + 1)
             read = self.product.beside_bytes * share * words * word / (m * n)
-            self._stores[m, n] = Store(groups, groups * is_beside, read, self.product.moved.c * share)
+            self._stores[m, n] = TileStore(groups, groups * is_beside, read, self.product.moved.c * share)
         return self._stores[m, n]
 
     @cached_property
-    def _stores(self) -> dict[tuple[int, int], Store]:
+    def _stores(self) -> dict[tuple[int, int], TileStore]:
         return {}
 
     # --- what the layer says ------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Phases:
         return lines.at_once(self.lanes.groups(self._banks(side)), self.lanes.simd, self._axes[2].tile, self.lanes)
 
     @cached_property
-    def _window(self) -> Window | None:
+    def _window(self) -> MapWindow | None:
         """What a pixel reads of the map; None where its lines are not counted."""
         layer = self.product.layer
         if isinstance(layer, Matmul):
@@ -265,7 +265,7 @@ class Phases:
             return None
         else:
             shape, is_apart = layer, layer.is_depthwise or layer.groups == 1
-        return Window.of(shape, is_apart, self.lanes.word, self.ports.word_bytes)
+        return MapWindow.of(shape, is_apart, self.lanes.word, self.ports.word_bytes)
 
     @cached_property
     def _lines(self) -> Lines:

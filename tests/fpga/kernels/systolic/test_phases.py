@@ -16,7 +16,7 @@ from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.systolic.depthwise import turned_elements
 from common.fpga.kernels.systolic.loading import _cut
-from common.fpga.kernels.systolic.phases import Load, Oriented, Phases
+from common.fpga.kernels.systolic.phases import Oriented, Phases, TileLoad
 from common.fpga.kernels.systolic.tiling import Operands, Tile, read_bytes
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
@@ -102,7 +102,7 @@ def test_phases_that_are_alike_are_added_up(sizes, outer_loop):
     total = 0.0
     for number in range(len(places) + 2):
         before, two = (places[at] if 0 <= (at := number - back) < len(places) else None for back in (1, 2))
-        load = phases._load(places[number], before) if number < len(places) else Load()
+        load = phases._load(places[number], before) if number < len(places) else TileLoad()
         total += phases._cycles(load, before, two)
     assert phases.cycles() == pytest.approx(total, rel=1e-9)
 
