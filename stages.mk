@@ -185,11 +185,14 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
     common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
     common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
-    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/ways.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
     common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
@@ -238,11 +241,14 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
     common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
     common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
-    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/ways.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
     common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
@@ -396,7 +402,8 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
     common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/depthwise.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
     common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
     common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py \
     common/fpga/rtl/programs.py common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py \
@@ -430,6 +437,7 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/files/yaml_file.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
     common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/depthwise.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py common/fpga/rtl/engine/arithmetic.py \
     common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py common/fpga/rtl/engine/design.py \
     common/fpga/rtl/engine/fabric.py common/fpga/rtl/engine/memory_timing.py common/fpga/rtl/engine/network.py \
@@ -565,6 +573,7 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
     common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
     common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \
     common/fpga/planning/host_basis.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \

@@ -864,9 +864,7 @@ def test_a_throughput_is_the_first_thing_that_is_said():
         "one array over the board: 97.0/s; no mix of such arrays exceeds 701/s"
     )
     assert "3 in SLR0, 2 in SLR1" in text and "host *" in text and "101/s to –" in text
-    assert text.endswith(
-        "The host starts each call.\nA plan per phase assumes " + HARDWARE + ", as vendors' have."
-    )
+    assert text.endswith("The host starts each call.\nA plan per phase assumes " + HARDWARE + ", as vendors' have.")
     assert max(map(len, text.splitlines())) <= WIDTH
     phased = [{**row, "launch_per": "phase"} for row in replica_rows()]
     assert replica_headline(phased).startswith("only with a command processor on the card: 211/s")

@@ -128,7 +128,7 @@ def pages_of(size: int) -> int:
     return ceil(size / BRAM36_BYTES)
 
 
-def pages_in_use(kept: Iterable[Resident]) -> int:
+def pages_in_use(kept: Iterable[ResidentCandidate]) -> int:
     """Return the most pages in use at once."""
     used = Counter[int]()
     for each in kept:
@@ -154,7 +154,7 @@ def memory_of(pages: int, room: Resources, bytes_per_cycle: float) -> Resources 
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class ResidentCandidate:
     """What may stay on the chip from one call of a frame to another: the pages that it takes, and the bytes it saves.
 
     Attributes:
@@ -176,7 +176,7 @@ class Resident:
         return self.saved_bytes / (self.pages * (self.last - self.first + 1))
 
 
-def chosen(candidates: Sequence[Resident], pages: int) -> list[Resident]:
+def chosen(candidates: Sequence[ResidentCandidate], pages: int) -> list[ResidentCandidate]:
     """Return what stays on the chip in so many pages, greedily by the traffic that a page saves in each call."""
     used = [0] * (1 + max((each.last for each in candidates), default=0))
     kept = []

@@ -32,7 +32,7 @@ from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica
 from common.fpga.replicas.residence import (
     FrameTensor,
-    Resident,
+    ResidentCandidate,
     chosen,
     keeps_weights,
     kept_bytes,
@@ -255,7 +255,7 @@ def keeping(timing: CallTimes, frame: Frame, stage: FrameStage, frames: int, lef
 
 def _residents(
     timing: CallTimes, frame: Frame, stage: FrameStage, tasks: Mapping[int, Task], frames: int
-) -> Iterator[Resident]:
+) -> Iterator[ResidentCandidate]:
     """Yield what may stay on the chip, with the bytes that it would save by itself."""
     parts, last = timing.engine_count(stage), stage.first + len(stage.calls) - 1
 
@@ -268,10 +268,10 @@ def _residents(
 
     for tensor in frame.tensors:
         if tensor.writer in tasks and tensor.last in tasks:
-            yield Resident(tensor, tensor.writer, tensor.last, parts * tensor.pages(frames), saved(tensor))
+            yield ResidentCandidate(tensor, tensor.writer, tensor.last, parts * tensor.pages(frames), saved(tensor))
     for call, task in tasks.items():
         if task.weight_bytes and keeps_weights(task):
-            yield Resident(call, stage.first, last, pages_of(task.weight_bytes), saved(call))
+            yield ResidentCandidate(call, stage.first, last, pages_of(task.weight_bytes), saved(call))
 
 
 def per_s(every_us: float) -> float:

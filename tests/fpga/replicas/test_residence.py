@@ -17,7 +17,7 @@ from common.fpga.replicas.replica import replicas_for
 from common.fpga.replicas.residence import (
     FrameTensor,
     Reading,
-    Resident,
+    ResidentCandidate,
     chosen,
     frame_tensors,
     keeps_activations,
@@ -123,7 +123,9 @@ def test_attention_and_products_of_two_activations_keep_nothing():
 
 def resident(of, frames=1):
     """What a tensor saves where each reading is loaded once."""
-    return Resident(of, of.writer, of.last, of.pages(frames), frames * (of.bytes + sum(r.bytes for r in of.readings)))
+    return ResidentCandidate(
+        of, of.writer, of.last, of.pages(frames), frames * (of.bytes + sum(r.bytes for r in of.readings))
+    )
 
 
 def test_pages_are_taken_from_the_writer_to_the_last_reader():
@@ -141,8 +143,8 @@ def test_pages_are_taken_from_the_writer_to_the_last_reader():
 
 def test_weights_that_are_loaded_often_stay_before_a_map_and_those_of_one_load_after_it():
     """By hand: two pages of four calls; each saved byte counts for the pages and calls that it takes."""
-    output = Resident(tensor("map", 1, 2, 2 * PAGE), 1, 2, 2, 4 * PAGE)  # 1.0 of a page a call
-    often, once = Resident(3, 0, 3, 2, 10 * PAGE), Resident(3, 0, 3, 2, 2 * PAGE)  # 1.25 and 0.25
+    output = ResidentCandidate(tensor("map", 1, 2, 2 * PAGE), 1, 2, 2, 4 * PAGE)  # 1.0 of a page a call
+    often, once = ResidentCandidate(3, 0, 3, 2, 10 * PAGE), ResidentCandidate(3, 0, 3, 2, 2 * PAGE)  # 1.25 and 0.25
     assert chosen([output, often], 2) == [often]
     assert chosen([output, once], 2) == [output]
     assert chosen([output, often], 4) == [often, output]

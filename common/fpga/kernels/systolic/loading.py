@@ -184,7 +184,7 @@ def whole_words(lines: Lines, lanes: Lanes) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class MapWindow:
+class PixelWindow:
     """Windows of a map, whose neighbours share words that the line buffer keeps.
 
     Attributes:
@@ -197,7 +197,7 @@ class MapWindow:
     word_bytes: float
 
     @classmethod
-    def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> MapWindow:
+    def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> PixelWindow:
         """Return the windows of a layer.
 
         Args:

@@ -19,7 +19,7 @@ from common.fpga.kernels.systolic.loading import (
     CONSTANT_BYTES,
     Lanes,
     Lines,
-    MapWindow,
+    PixelWindow,
     largest_unit,
     lines_of,
     whole_words,
@@ -256,7 +256,7 @@ class Phases:
         return lines.at_once(self.lanes.groups(self._banks(side)), self.lanes.simd, self._axes[2].tile, self.lanes)
 
     @cached_property
-    def _window(self) -> MapWindow | None:
+    def _window(self) -> PixelWindow | None:
         """What a pixel reads of the map; None where its lines are not counted."""
         layer = self.product.layer
         if isinstance(layer, Matmul):
@@ -265,7 +265,7 @@ class Phases:
             return None
         else:
             shape, is_apart = layer, layer.is_depthwise or layer.groups == 1
-        return MapWindow.of(shape, is_apart, self.lanes.word, self.ports.word_bytes)
+        return PixelWindow.of(shape, is_apart, self.lanes.word, self.ports.word_bytes)
 
     @cached_property
     def _lines(self) -> Lines:
