@@ -55,7 +55,7 @@ FITTED: Mapping[str, Sequence[str]] = {
 KEPT_BACK: Mapping[str, Sequence[str]] = {
     "ecp5": (
         *("4x4x1x4", "6x4x1x4", "5x4x1x4", "3x4x2x4", "2x4x4x4", "8x4x2x4"),
-        *("2x8x2x8", "4x8x1x8", "2x4x1x4x16384", "4x4x1x4+rows+products"),
+        *("2x8x1x8", "2x8x2x8", "4x8x1x8", "2x4x1x4x16384", "4x4x1x4+rows+products"),
     ),
     "nexus": ("4x4x1x4", "3x4x1x4", "3x4x1x4x8192", "4x4x1x4x8192"),
 }
