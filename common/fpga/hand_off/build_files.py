@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from common.fpga.hand_off.designs import ARITHMETIC, converter
-from common.fpga.hand_off.units import SUPER_LOGIC_REGION, ComputeUnit, converter_design, converter_unit
+from common.fpga.hand_off.designs import ARITHMETIC, converter, copier
+from common.fpga.hand_off.units import (
+    SUPER_LOGIC_REGION,
+    ComputeUnit,
+    Copier,
+    KernelPort,
+    converter_design,
+    converter_unit,
+)
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.engine.design import EngineDesign
 from common.messages.errors import PipelineError
@@ -24,22 +31,28 @@ extern "C" void simulated(void *const *ports, int64_t program) {
 """
 
 
-def build_files(units: Sequence[ComputeUnit]) -> dict[str, str]:
+def build_files(units: Sequence[ComputeUnit], copiers: Sequence[Copier] = ()) -> dict[str, str]:
     """Return the texts by their path; none without a design of our own."""
     designs = {unit.design: unit for unit in units if unit.ports}
     if not designs:
         return {}
-    files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units)}
+    files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units, copiers)}
     files |= {f"csim/xrt/{name}": _text(f"csim/{name}") for name in SIMULATED_HEADERS}
     arrays = [unit for unit in designs.values() if isinstance(unit.engine, SystolicArray)]
     converters = {converter_design(unit.engine.precision, unit.ports): unit for unit in arrays if _is_integer(unit)}
     files |= {
         f"hls/{name}.cpp": converter(unit.engine.precision, name, unit.ports) for name, unit in converters.items()
     }
+    of_copiers = {each.design: each for each in copiers}
+    files |= {
+        f"hls/{name}.cpp": copier(each.stream.engine.precision, name, each.other.ports, each.vectors)
+        for name, each in of_copiers.items()
+    }
     simulated = {unit.design: unit for unit in arrays} | converters
     files |= {f"csim/{name}.cpp": _simulated(name, unit) for name, unit in simulated.items()}
-    files["converters.cfg"] = _linked_converters([unit for unit in units if unit.design in simulated])
-    files["Makefile"] = makefile(designs | converters, simulated)
+    files["converters.cfg"] = _linked_converters([unit for unit in units if unit.design in simulated], copiers)
+    streams = {name: each.stream for name, each in of_copiers.items()}
+    files["Makefile"] = makefile(designs | converters | streams, simulated)
     return files | engine_kernels(units)
 
 
@@ -47,16 +60,22 @@ def _is_integer(unit: ComputeUnit) -> bool:
     return isinstance(unit.engine, SystolicArray) and ARITHMETIC[unit.engine.precision].is_integer
 
 
-def _linked_converters(units: Sequence[ComputeUnit]) -> str:
-    """Return the text of ``converters.cfg``: a converter beside each array, on the same channels."""
-    lines = ["# Converters beside the arrays, which the plan's resources do not have.", "[connectivity]"]
+def _linked_converters(units: Sequence[ComputeUnit], copiers: Sequence[Copier]) -> str:
+    """Return the text of ``converters.cfg``: a converter beside each array on the same channels, and the copiers."""
+    lines = ["# Converters beside the arrays, and copiers, which the plan's resources do not have.", "[connectivity]"]
     for unit in filter(_is_integer, units):
-        name, design = converter_unit(unit.name), converter_design(unit.engine.precision, unit.ports)
-        lines.append(f"nk={design}:1:{name}")
-        if unit.region is not None and unit.region.startswith(SUPER_LOGIC_REGION):
-            lines.append(f"slr={name}:{unit.region}")
-        lines += [f"sp={name}.{port.name}:{port.memory}" for port in unit.ports]
+        design = converter_design(unit.engine.precision, unit.ports)
+        lines += _linked(converter_unit(unit.name), design, unit.region, unit.ports)
+    for each in copiers:
+        lines += _linked(each.name, each.design, each.stream.region, [*each.other.ports, *each.vectors])
     return "\n".join([*lines, ""])
+
+
+def _linked(name: str, design: str, region: str | None, ports: Iterable[KernelPort]) -> Iterator[str]:
+    yield f"nk={design}:1:{name}"
+    if region is not None and region.startswith(SUPER_LOGIC_REGION):
+        yield f"slr={name}:{region}"
+    yield from (f"sp={name}.{port.name}:{port.memory}" for port in ports)
 
 
 def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
@@ -84,11 +103,12 @@ def _engine(array: SystolicArray) -> EngineDesign | None:
         return None
 
 
-def clocks(units: Sequence[ComputeUnit]) -> str:
+def clocks(units: Sequence[ComputeUnit], copiers: Iterable[Copier] = ()) -> str:
     """Return the text of ``clock.cfg``: a clock of each unit (UG1702, "--clock Options": ``freqHz=hertz:unit``)."""
     lines = []
     for unit in units:
         names = [unit.name, *([converter_unit(unit.name)] if _is_integer(unit) else [])] if unit.ports else []
+        names += [each.name for each in copiers if each.stream is unit]
         lines += [f"freqHz={round(unit.engine.clock_mhz * 1e6)}:{name}" for name in names]
     return "\n".join(["# The plan's clocks.", "[clock]", *lines, ""])
 

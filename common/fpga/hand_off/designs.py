@@ -45,20 +45,39 @@ def cpp(engine: Engine, design: str, ports: Sequence[KernelPort]) -> str | None:
         case _:
             return None
     beats = ["beats.cpp"] if isinstance(engine, SystolicArray) else []
-    return _joined(engine.precision, design, ports, [*beats, f"{engine.kind}.cpp"], values, arguments)
+    files = [*_computing(engine.precision), *beats, f"{engine.kind}.cpp"]
+    return _joined(engine.precision, design, ports, files, values, arguments)
 
 
 def converter(precision: str, design: str, ports: Sequence[KernelPort]) -> str:
     """Return the C++ of a kernel that turns matrices and converts between an integer format and float32."""
-    return _joined(precision, design, ports, ["beats.cpp", "convert.cpp"], {}, _all_ports(ports))
+    files = [*_computing(precision), "beats.cpp", "convert.cpp"]
+    return _joined(precision, design, ports, files, {}, _all_ports(ports))
+
+
+def copier(precision: str, design: str, ports: Sequence[KernelPort], vectors: Sequence[KernelPort]) -> str:
+    """Return the C++ of a kernel that copies between ports of an array and those of a streaming kernel's vectors."""
+    names = [port.name for port in vectors]
+    values = {
+        "vectors": len(names),
+        "vector_arguments": _arguments(names),
+        "vector_names": ", ".join(names),
+        "vector_reads": _cases(names, "return {name}[at];"),
+        "vector_writes": _cases(names, "{name}[at] = value; break;"),
+    }
+    return _joined(precision, design, [*ports, *vectors], ["copy.cpp"], values, _all_ports(ports))
+
+
+def _computing(precision: str) -> list[str]:
+    """Return the files of what computes: programs, and the arithmetic of the number format."""
+    return ["program.cpp", "integers.cpp" if ARITHMETIC[precision].is_integer else "floats.cpp"]
 
 
 def _joined(
     precision: str, design: str, ports: Sequence[KernelPort], files: Sequence[str], values: Values, arguments: Values
 ) -> str:
     common = _formats(precision) | _interfaces(design, ports)
-    arithmetic = "integers.cpp" if ARITHMETIC[precision].is_integer else "floats.cpp"
-    texts = [_text(name) for name in ("memory.cpp", "program.cpp", arithmetic, *files)]
+    texts = [_text(name) for name in ("memory.cpp", *files)]
     # What takes an element from its bytes names the ports, so it is filled in first.
     whole = Template("".join(texts)).safe_substitute({**common, **values})
     return Template(whole).substitute(arguments)

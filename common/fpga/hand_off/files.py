@@ -20,6 +20,7 @@ from common.fpga.hand_off.units import (
     by_memory,
     compute_units,
     connectivity,
+    copiers,
     port_names,
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -58,6 +59,7 @@ def hand_off_files(
     """
     board, calls = plan.request.board, calls_in_order(plan)
     units = compute_units(plan.kernels, board, beside_arrays(plan.kernels, exchanged(calls)))
+    copied = copiers(units, exchanged(calls))
     of_kernel = by_kernel(units)
     specifications = [
         specification(
@@ -68,7 +70,7 @@ def hand_off_files(
     files = {f"{each['kernel']}.json": json_text(each) for each in specifications}
     files["connectivity.cfg"] = connectivity(units)
     files["schedule.json"] = json_text(schedule(plan, calls))
-    files |= verilog_files(units) | hls_files(units) | build_files(units)
+    files |= verilog_files(units) | hls_files(units) | build_files(units, copied)
     if streams is not None:
         files |= replica_files(plan, streams)
     files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), specifications, streams)
@@ -136,6 +138,7 @@ def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
 
 WHAT_IT_IS = (  # by the beginning of a path, the first that fits
     ("hls/systolic", "C++ of an array: right numbers with any compiler, and its loops are counted (`loop_cycles`)"),
+    ("hls/copy", "C++ of a copier: between a streaming kernel and one that spreads tensors over its ports"),
     (
         "hls/convert",
         "C++ of a converter: float32 maps of the host and maps of an array, and both orders of its channels",
@@ -149,7 +152,7 @@ WHAT_IT_IS = (  # by the beginning of a path, the first that fits
     ("csim/", "a design as a library of that simulation"),
     ("Makefile", "`make simulate` by g++ alone; `make kernels.xclbin host run` with Vitis and XRT"),
     ("clock.cfg", "for the linker: the clock of each unit"),
-    ("converters.cfg", "for the linker: a converter beside each array, in its region, on its channels"),
+    ("converters.cfg", "for the linker: a converter beside each array, in its region, on its channels; and copiers"),
 )
 
 
@@ -268,7 +271,14 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             f" schedule both work at the same time for {both:,.1f} µs, and share the channels then; the plan does not"
             " charge that."
         )
+    copied = {frozenset((each.stream.kernel, each.other.kernel)): each for each in copiers(units, pairs)}
     for writer, reader in pairs:
+        if each := copied.get(frozenset((writer, reader))):
+            yield (
+                f"{reader} reads tensors that {writer} writes in another layout. {each.name} copies them"
+                " (`converters.cfg`), a word a cycle; the plan charges that, and its resources do not have it."
+            )
+            continue
         own, other = ([port for unit in members[each] for port in unit.ports] for each in (reader, writer))
         if [port.memory for port in own] != [port.memory for port in other]:
             yield (
@@ -281,5 +291,5 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
 def _charged(kernels: Mapping[str, PlannedKernel], writer: str, reader: str) -> str:
     """Say whether the plan charges copies between two kernels."""
     if any(isinstance(kernels[name].engine, StreamingGemv) for name in (writer, reader)):
-        return "The plan charges the copies, at the rate of a converter; no kernel of the hand-off makes them."
+        return "The plan charges copies; no kernel of the hand-off makes these, because their formats or words differ."
     return "The plan charges neither."

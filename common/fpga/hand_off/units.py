@@ -8,7 +8,7 @@ The keys of the linker's configuration are those of UG1702,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from common.fpga.device.board import Board
@@ -142,6 +142,49 @@ def engine_ports(engine: Engine, board: Board, first: int) -> tuple[tuple[Kernel
         if ports is not None
     )
     return placed, len(names) if one_channel else round(engine.resources.memory_channels)
+
+
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """A kernel that copies tensors between a streaming kernel and one that spreads them over all of its ports."""
+
+    stream: ComputeUnit
+    other: ComputeUnit
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream.name}_{self.other.name}_copy"
+
+    @property
+    def design(self) -> str:
+        ports = self.other.ports
+        return f"copy_{self.stream.engine.precision}_{len(ports)}x{ports[0].bits}_{len(self.vectors)}v"
+
+    @property
+    def vectors(self) -> tuple[KernelPort, ...]:
+        """Ports to the vectors of the streaming kernel."""
+        own = (port for port in self.stream.ports if port.name.startswith("x"))
+        return tuple(replace(port, name=f"v{vector}") for vector, port in enumerate(own))
+
+
+def copiers(units: Sequence[ComputeUnit], exchanged: Iterable[tuple[str, str]]) -> tuple[Copier, ...]:
+    """Return a copier for each streaming kernel and kernel of another kind that exchange tensors of one format.
+
+    Args:
+        exchanged: kernels that write and read a tensor.
+    """
+    first = {kernel: members[0] for kernel, members in by_kernel(units).items()}
+    found: dict[frozenset[str], Copier] = {}
+    for writer, reader in exchanged:
+        for stream, other in ((first[writer], first[reader]), (first[reader], first[writer])):
+            is_pair = isinstance(stream.engine, StreamingGemv) and not isinstance(other.engine, StreamingGemv)
+            if is_pair and other.ports and _have_same_words(stream, other):
+                found[frozenset((writer, reader))] = Copier(stream, other)
+    return tuple(found.values())
+
+
+def _have_same_words(one: ComputeUnit, other: ComputeUnit) -> bool:
+    return (one.engine.precision, one.ports[0].bits) == (other.engine.precision, other.ports[0].bits)
 
 
 def converter_design(precision: str, ports: Sequence[KernelPort]) -> str:

@@ -20,6 +20,7 @@ from common.workload.workload import Workload
 
 LaunchPer = Literal["group", "phase"]
 CONVERTER_PORTS = 4
+COPIER_PORTS = 2  # one reads and one writes
 END = "(end)"  # not a tensor: the steps that the runtime adds wait for every group
 LAUNCH_PER: tuple[LaunchPer, ...] = ("group", "phase")
 
@@ -198,15 +199,16 @@ class Conversions:
 class Copies:
     """Activations of a streaming kernel, which lie on one channel each, and those of other kernels over all of theirs.
 
-    A converter copies each one that the kernel shares with another group.
+    A copier moves each one that the kernel shares with another group, a word of a port in every cycle.
     """
 
     def __init__(self, flows: Iterable[TensorFlow], board: Board) -> None:
         self._us: dict[int, dict[str, ThreePoint]] = {}
         for flow in flows:
             if flow.producer is not None and flow.consumers:
+                us = _converted_us(2 * (flow.card_bytes or 0), board, COPIER_PORTS)
                 for group in (flow.producer, *flow.consumers):
-                    self._us.setdefault(group, {})[flow.tensor] = _converted_us(2 * (flow.card_bytes or 0), board)
+                    self._us.setdefault(group, {})[flow.tensor] = us
 
     def us(self, groups: Iterable[int], engine: Engine) -> ThreePoint:
         """Return the time of all copies of a call; none where the engine has the layout of the others."""
@@ -215,15 +217,15 @@ class Copies:
         return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
 
 
-def _converted_us(moved_bytes: int, board: Board) -> ThreePoint:
-    return combine(lambda rate: 1e6 * moved_bytes / rate, converter_bytes_per_s(board))
+def _converted_us(moved_bytes: int, board: Board, port_count: int = CONVERTER_PORTS) -> ThreePoint:
+    return combine(lambda rate: 1e6 * moved_bytes / rate, converter_bytes_per_s(board, port_count))
 
 
-def converter_bytes_per_s(board: Board) -> ThreePoint:
+def converter_bytes_per_s(board: Board, port_count: int = CONVERTER_PORTS) -> ThreePoint:
     """Return the rate of a converter: a few ports that read a tensor in one number format and write it in the other.
 
     Each tensor in flight has a converter of its own: a conversion delays its tensor and waits for no other.
     """
-    count = min(CONVERTER_PORTS, board.memory.channel_count)
+    count = min(port_count, board.memory.channel_count)
     rate = board.memory.bandwidth_bytes_per_s(count, board.memory.port_bits, board.clock_mhz)
     return combine(lambda share: rate * share, board.memory.efficiency)

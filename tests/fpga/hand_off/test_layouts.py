@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports, rowwise, streaming
 from common.fpga.hand_off.array_call import ArrayCall
+from common.fpga.hand_off.build_files import build_files
 from common.fpga.hand_off.designs import cpp
-from common.fpga.hand_off.units import beside_arrays, compute_units, connectivity
+from common.fpga.hand_off.units import beside_arrays, compute_units, connectivity, copiers
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
 from common.fpga.planning.planned_kernels import PlannedKernel
@@ -68,6 +70,37 @@ def test_a_row_wise_kernel_has_the_ports_of_the_array_that_it_exchanges_with(ker
 @pytest.mark.parametrize("exchanged", [{}, {("K3", "K2"): 5}, {("K1", "K3"): 5}])
 def test_a_kernel_that_exchanges_nothing_with_an_array_keeps_its_own(kernels, exchanged):
     assert beside_arrays(kernels, exchanged) == {}
+
+
+def test_a_copier_has_the_ports_of_the_array_and_the_channel_of_the_vectors(kernels):
+    units = {unit.name: unit for unit in compute_units(kernels, BOARD)}
+    (copier,) = copiers([*units.values()], {("K1", "K3"): 1, ("K3", "K1"): 2, ("K1", "K2"): 1})
+    assert (copier.name, copier.design) == ("K3_K1_copy", "copy_int8_8x256_1v")
+    channel = next(port.memory for port in units["K3"].ports if port.name == "x0")
+    assert [(port.name, port.memory) for port in copier.vectors] == [("v0", channel)]
+    files = build_files([*units.values()], [copier])
+    lines = files["converters.cfg"].splitlines()
+    assert "nk=copy_int8_8x256_1v:1:K3_K1_copy" in lines
+    ports = [(port.name, port.memory) for port in (*units["K1"].ports, *copier.vectors)]
+    assert [line for line in lines if line.startswith("sp=K3_K1_copy.")] == [
+        f"sp=K3_K1_copy.{name}:{memory}" for name, memory in ports
+    ]
+    hertz = round(units["K3"].engine.clock_mhz * 1e6)
+    assert f"freqHz={hertz}:K3_K1_copy" in files["clock.cfg"].splitlines()
+    assert 'extern "C" void copy_int8_8x256_1v(' in files["hls/copy_int8_8x256_1v.cpp"]
+    assert "copy_int8_8x256_1v" in files["Makefile"]
+
+
+@pytest.mark.parametrize("change", [{"precision": "int16"}, {"port_bits": 512}])
+def test_formats_and_words_that_differ_have_no_copier(kernels, change):
+    units = {unit.name: unit for unit in compute_units(kernels, BOARD)}
+    stream = units["K3"]
+    if bits := change.get("port_bits"):
+        other = replace(stream, ports=tuple(replace(port, bits=bits) for port in stream.ports))
+    else:
+        other = replace(stream, engine=replace(stream.engine, **change))
+    assert copiers([units["K1"], other], {("K1", "K3"): 1}) == ()
+    assert copiers([units["K1"], stream], {("K1", "K3"): 1}) != ()
 
 
 def array_program(memory, layer, source, weights, scale):
