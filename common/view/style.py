@@ -51,7 +51,7 @@ mpl.rcParams.update(
 
 def new_figure(title: str, subtitle: str = "") -> Figure:
     """Return an empty figure; its title states the finding, its subtitle how to read the picture."""
-    figure = Figure(figsize=SIZE_IN)
+    figure = Figure(figsize=SIZE_IN, dpi=PNG_DOTS_PER_INCH)  # lines are measured as they are drawn: hints change widths
     _write_line(figure, 0.965, title, 12.5, fontweight="bold")
     _write_line(figure, 0.918, subtitle, 9.0, color=GREY)
     return figure
