@@ -8,6 +8,7 @@ loops of the C++, element by element; this is the closed form by which arrays ar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,11 +110,27 @@ class Phases:
         batch, outer, inner, deep = self._counts
         total, last = 0.0, (batch - 1, outer - 1, inner - 1, deep - 1)
         within = outer * inner * deep, inner * deep, deep, 1
-        different = (_different(count, steps) for count, steps in zip(self._counts, within, strict=True))
+        different = [_different(count, steps) for count, steps in zip(self._counts, within, strict=True)]
+        different[3] = self._different_along_k(different[3])
         for (group, a), (one, b), (other, c), (part, d) in product(*different):
             total += a * b * c * d * self._phase((group, one, other, part))
         before = self._before(last)
         return total + self._cycles(TileLoad(), last, before) + self._cycles(TileLoad(), None, last)
+
+    def _different_along_k(self, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return tiles along k like :func:`_different`, where those in the middle begin elsewhere in a window."""
+        middle = next((number for number, count in parts if count > 1), None)
+        if middle is None or self._window is None:
+            return parts
+        side = int(self.product.is_transposed)
+        lines, deep = self._axes[side], self._axes[2]
+        kinds = defaultdict[tuple[TileLoad, ...], list[int]](list)
+        for number in range(middle, deep.count - 1):
+            part = number, deep.extent(number)
+            loads = (self._side(side, lines.extent(at), part, True) for at in (0, lines.count - 1))
+            kinds[tuple(TileLoad(load.pieces, round(load.read_bytes, 3)) for load in loads)].append(number)
+        alike = [(numbers[0], len(numbers)) for numbers in kinds.values()]
+        return [pair for pair in parts if pair[0] != middle] + alike
 
     def _phase(self, place: Place) -> float:
         before = self._before(place)
