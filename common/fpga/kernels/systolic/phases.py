@@ -139,7 +139,8 @@ class Phases:
     def _cycles(self, load: TileLoad, computed: Place | None, stored: Place | None) -> float:
         is_whole = stored is not None and stored[3] == self._counts[3] - 1
         store = self._store(*self._extents(stored)[:2]) if stored and is_whole else TileStore()
-        ports = self.ports.duplex_cycles(load.read_bytes + store.read_bytes, store.written_bytes)
+        read, written = (round(size, 3) for size in (load.read_bytes + store.read_bytes, store.written_bytes))
+        ports = self.ports.duplex_cycles(read, written)  # of bytes by shares, whose last digits begin no word
         steps = self._steps(computed) if computed else 0.0
         return max(steps, store.groups, load.pieces + store.pieces, ports)
 

@@ -105,14 +105,19 @@ ALONG_K = [
     ((64, 32, 8), "u280", Convolution(1, 256, 7, 7, 8, 7, 7, 7, 7, groups=4)),
     ((12, 64, 16), "kv260", Convolution(1, 256, 56, 56, 1000, 56, 56, 5, 5, groups=4)),
     ((12, 64, 16), "kv260", Convolution(1, 256, 7, 7, 1000, 4, 4, 5, 5, 2, 2)),
+    ((64, 32, 8), "kv260", Matmul(1, 3072, 10, 12)),
 ]
 
 
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize(("size", "board_name", "layer"), ALONG_K)
 def test_tiles_along_k_begin_elsewhere_in_a_window(size, board_name, layer, is_transposed):
-    """A tile may begin within a tap or within a row of the window, so those in the middle are not all alike."""
-    engine, matmul = array(size, board_name), layer.as_matmul()
+    """A tile may begin within a tap or within a row of the window, so those in the middle are not all alike.
+
+    Those of a product are: the share of 3,072 products that 64 have is no exact number, and no word more for that.
+    """
+    engine = array(size, board_name)
+    matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
     moved = Operands(read_bytes(layer, 1), matmul.k * matmul.n, matmul.m * matmul.n)
     if is_transposed:
         matmul, moved = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch), moved.swapped
