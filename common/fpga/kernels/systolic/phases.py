@@ -76,7 +76,7 @@ class Oriented:
     """A product in one orientation of the array.
 
     Attributes:
-        layer: that is computed; pieces of a transposed convolution are not counted, or of one over three axes.
+        layer: what is computed; of a transposed convolution, and of one over three axes, pieces are not counted.
         matmul: as the array sees it.
         moved: bytes of a product's operands that come from memory and of its result, each once, as the array sees them.
         beside_bytes: of tensors like the result that are read as it leaves.

@@ -24,10 +24,8 @@ from common.fpga.offload.program.solver import least_objective
 from common.fpga.offload.program.ways import Visit, Ways, most_ways
 from common.fpga.offload.schedule import KernelCall
 
-MOST_TRIED, MOST_WAYS = (
-    4000,
-    400,
-)  # of one branch: before and after those that take longer than a known plan are left out
+MOST_TRIED = 4000  # ways of a branch, with those that take longer than a known plan
+MOST_WAYS = 400  # ways of a branch, without them
 
 
 @dataclass(frozen=True, slots=True)
