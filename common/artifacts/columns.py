@@ -616,7 +616,12 @@ _text(
     nullable=True,
 )
 _cases("kernel", "_cycles", "Estimated cycles on the board in one run", nullable=True)
-_cases("kernel_latency", "_us", "Estimated time on the board in one run", nullable=True)
+_cases(
+    "kernel_latency",
+    "_us",
+    "Estimated time on the board in one run, with copies and conversions that a call waits for",
+    nullable=True,
+)
 _cases("kernel_energy", "_uj", "Estimated energy of the card while the kernel works (static included)", nullable=True)
 _cases("kernel_power", "_w", "Estimated power of the card while the kernel works (static included)", nullable=True)
 _amount("lut_count", "Lookup tables of the kernel with the design around it")

@@ -121,7 +121,7 @@ def candidate_rows(plan: Plan) -> list[FpgaCandidatesRow]:
         chosen = next((option for option in options if option in plan.kernel_of_option), None)
         best = chosen
         if best is None and options:
-            best = min(options, key=lambda option: formulation.offers[option].estimate.time_us.likely)
+            best = min(options, key=lambda option: plan.problem.options[option].time_us.likely)
         reason = why.of(best) if best is not None else candidate.why_not or _no_engine(candidate)
         kernel = plan.kernel_of_option[chosen].name if chosen is not None else ""
         rows.append(_candidate_row(plan, criteria, candidate, (name, kernel, reason), best))
@@ -150,6 +150,7 @@ def _candidate_row(
     """
     workload, groups, (name, kernel, reason) = plan.workload, candidate.covers, texts
     estimate = None if option is None else plan.formulation.offers[option].estimate
+    time_us = None if option is None else plan.problem.options[option].time_us  # with what the call waits for
     engine = "" if option is None else plan.formulation.engines[plan.problem.options[option].engine].name
     classes = list(dict.fromkeys(kernel_class(workload, group) for group in groups))
     executed = (node for group in groups for node in workload.costs[group].executed_nodes)
@@ -172,7 +173,7 @@ def _candidate_row(
         "is_fusable": all(criteria[label].is_fusable for label in classes),
         "engine": engine,
         "board_bound": estimate.bound if estimate else "",
-        **(_kernel_time(estimate.cycles, estimate.time_us) if estimate else _kernel_time(None, None)),
+        **_kernel_time(estimate.cycles if estimate else None, time_us),
     }
 
 

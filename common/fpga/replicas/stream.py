@@ -241,7 +241,8 @@ def keeping(timing: CallTimes, frame: Frame, stage: FrameStage, frames: int, lef
     contents: list[FrameTensor | int] = []
     memories = []
     for kind in (FrameTensor, int):
-        own = [each for each in kept if isinstance(each.content, kind)]
+        # Blocks are rounded up, and as many as the ports need: fewer pages may be left than were counted.
+        own = chosen([each for each in kept if isinstance(each.content, kind)], pages_in(left))
         memory = memory_of(pages_in_use(own), left, main.ports.bytes_per_cycle)
         if memory is not None:
             left += memory.times(-1)

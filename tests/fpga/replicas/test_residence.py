@@ -242,6 +242,17 @@ def test_a_stage_builds_the_memories_that_its_tensors_and_weights_take(u250, mod
     assert (tight.kept, tight.weight_bytes, tight.replica) == ((), 0, replica)
 
 
+def test_weights_stay_as_far_as_the_rounded_memory_of_the_maps_leaves_room(u250, models, replica):
+    """By hand: 132 pages of maps take 17 UltraRAMs (136 pages), and ten pages of weights find nine."""
+    frame, timing = chain_frame(), CallTimes(u250, models, "int8", "group")
+    held = keeping(timing, frame, FrameStage(replica, 0, frame.calls), 2, Resources(uram=17.0, bram36=9.0))
+    assert len(held.kept) == 3
+    assert held.replica.maps == Resources(uram=17.0)
+    pages = [-(-call.task.kept.weights // PAGE) for call in held.calls]
+    assert sum(pages) == 9
+    assert held.replica.weights == Resources(bram36=9.0)
+
+
 def test_what_two_stages_share_crosses_the_memory(u250, models, replica):
     frame, timing = chain_frame(), CallTimes(u250, models, "int8", "group")
     room = Resources(uram=100.0)

@@ -254,14 +254,19 @@ class SystolicArray(OnPorts):
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), layer, matmul, task)
         kept = self._kept(parts, matmul, task)
         moved, turned = parts.less(kept), Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
-        once, beside = self._once(layer, matmul, moved, task)
+        once, beside = self._bytes_once(layer, matmul, moved, task)
+        kept_beside = task.kept.beside / matmul.batch if matmul.has_weight else 0.0
         both = (
-            self._oriented(Oriented(layer, matmul, False, once, beside), moved, kept),
-            self._oriented(Oriented(layer, turned, True, once.swapped, beside), moved.swapped, kept.swapped),
+            self._oriented(Oriented(layer, matmul, False, once, beside), moved, kept, kept_beside),
+            self._oriented(
+                Oriented(layer, turned, True, once.swapped, beside), moved.swapped, kept.swapped, kept_beside
+            ),
         )
         return min(both, key=lambda product: product.cycles)
 
-    def _once(self, layer: Matmul | Convolution, matmul: Matmul, moved: Operands, task: Task) -> tuple[Operands, float]:
+    def _bytes_once(
+        self, layer: Matmul | Convolution, matmul: Matmul, moved: Operands, task: Task
+    ) -> tuple[Operands, float]:
         """Return the bytes of a product's operands and result without a halo, and of the tensors beside the result."""
         size = ELEMENT_BYTES[self.precision]
         read = read_bytes(layer, size)
@@ -296,7 +301,12 @@ class SystolicArray(OnPorts):
         of_weights = parts.b if task.kept.weights else 0.0
         return Operands(parts.a if task.kept.operand else 0.0, of_weights, min(parts.c, beside))
 
-    def _oriented(self, product: Oriented, moved: Operands, kept: Operands) -> MappedProduct:
+    def _oriented(self, product: Oriented, moved: Operands, kept: Operands, kept_beside: float) -> MappedProduct:
+        """Return how the array computes a product in one orientation.
+
+        What is kept moves at a word of every port a cycle: maps are read and written, and weights have a memory of
+        their own. ``kept_beside`` are the bytes of ``kept.c`` that are read.
+        """
         matmul = product.matmul
         outer_loop, traffic = tile_traffic(matmul, self.tile, moved)
         on_chip = loaded(matmul, self.tile, kept, outer_loop)
@@ -305,7 +315,9 @@ class SystolicArray(OnPorts):
         else:
             cycles = self._averaged_cycles(matmul, traffic)
         busy, kept_bytes = self.compute_cycles(matmul), matmul.batch * on_chip.total
-        of_chip = matmul.batch * max(on_chip.a, on_chip.b, on_chip.c) / self.ports.bytes_per_cycle
+        of_map, of_weights = (on_chip.b, on_chip.a) if product.is_transposed else (on_chip.a, on_chip.b)
+        longest = max(of_map + kept_beside, of_weights, on_chip.c - kept_beside)
+        of_chip = matmul.batch * longest / self.ports.bytes_per_cycle
         cycles = max(cycles, of_chip) + self.once_cycles
         moved_bytes = matmul.batch * traffic.total
         return MappedProduct(matmul, product.is_transposed, outer_loop, moved_bytes, busy, cycles, kept_bytes)
