@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from benchmarks.plans.engine_networks import FABRICS
 from benchmarks.process import ROOT
 from common.files.configuration import Section
-from common.fpga.rtl.engine.cells import EngineCells, delay_bits, read_engine_cells, terms
+from common.fpga.rtl.engine.cells import CLOCK_COLUMNS, EngineCells, delay_bits, read_engine_cells, terms
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.generate import Design
@@ -165,40 +165,59 @@ def fit(measured: Sequence[MeasuredEngine]) -> int:
                 f"  {kind}: {{{', '.join(f'{name}: {value:.2f}' for name, value in coefficients(used, kind).items())}}}"
             )
         print(f"  # {len(used)} engines")
-    for family, interval in clock_intervals(clocks_of(measured)).items():
-        low, likely, high = interval.cases
-        print(f"{family}: clock_mhz: {{low: {low:.1f}, likely: {likely:.1f}, high: {high:.1f}}}")
+    if (clocks := ClockFit.of(measured)) is not None:
+        for family in clocks.families:
+            low, likely, high = clocks.interval(family, CLOCK_COLUMNS).cases
+            print(f"{family}: clock_mhz: {{low: {low:.1f}, likely: {likely:.1f}, high: {high:.1f}}}")
+        print(f"clock_ratio_per_column: {exp(clocks.coefficients[-1]):.4f}")
     return 0
 
 
-def clocks_of(measured: Iterable[MeasuredEngine]) -> dict[str, list[float]]:
-    """Return the clocks that closed, by family."""
-    found: dict[str, list[float]] = {}
-    for each in measured:
-        if each.clock_mhz:
-            found.setdefault(each.family, []).append(each.clock_mhz)
-    return found
+@dataclass(frozen=True, slots=True)
+class ClockFit:
+    """Clocks that closed: log-normal around the mean of a family, less a part for each column, with one scatter.
 
-
-def clock_intervals(clocks: Mapping[str, Sequence[float]]) -> dict[str, ThreePoint]:
-    """Return the interval in which the clock of a further design closes, by family.
-
-    A clock is log-normal around the mean of its family, with one scatter for all families. The interval is that of a
-    further observation by Student's law (Law 2015, Simulation Modeling and Analysis, 4.5). Too few designs give none.
+    Attributes:
+        families: that have a clock.
+        coefficients: logarithm of the clock of a family at :data:`CLOCK_COLUMNS`, in their order, and that of a column.
+        spread: of the coefficients, for a scatter of one.
+        freedom: engines less coefficients.
     """
-    from scipy.stats import t
 
-    logs = {family: np.log(each) for family, each in clocks.items() if len(each)}
-    freedom = sum(map(len, logs.values())) - len(logs)
-    if freedom < 1:
-        return {}
-    scatter = sqrt(sum(float(((each - each.mean()) ** 2).sum()) for each in logs.values()) / freedom)
-    quantile = float(t.ppf((1 + CONFIDENCE) / 2, freedom))
-    found = {}
-    for family, each in logs.items():
-        middle, half = float(each.mean()), quantile * scatter * sqrt(1 + 1 / len(each))
-        found[family] = ThreePoint(exp(middle - half), exp(middle), exp(middle + half))
-    return found
+    families: tuple[str, ...]
+    coefficients: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    scatter: float
+    freedom: int
+
+    @classmethod
+    def of(cls, measured: Iterable[MeasuredEngine]) -> ClockFit | None:
+        """Return the fit with the least squares; None where there are too few clocks."""
+        routed = [each for each in measured if each.clock_mhz]
+        families = tuple(dict.fromkeys(each.family for each in routed))
+        known = np.array([_clock_terms(families, each.family, each.design.cols) for each in routed])
+        logs = np.log([each.clock_mhz or 0.0 for each in routed])
+        if not routed or (freedom := len(routed) - int(np.linalg.matrix_rank(known))) < 1:
+            return None
+        found, *_ = np.linalg.lstsq(known, logs)
+        scatter = sqrt(float(((logs - known @ found) ** 2).sum()) / freedom)
+        return cls(families, found, np.linalg.pinv(known.T @ known), scatter, freedom)
+
+    def interval(self, family: str, cols: int) -> ThreePoint:
+        """Return the interval of a further engine's clock, by Student's law.
+
+        Source: regression's prediction interval (Law 2015, Simulation Modeling and Analysis, 4.5).
+        """
+        from scipy.stats import t
+
+        terms_of = np.array(_clock_terms(self.families, family, cols))
+        middle, quantile = float(terms_of @ self.coefficients), float(t.ppf((1 + CONFIDENCE) / 2, self.freedom))
+        half = quantile * self.scatter * sqrt(1 + float(terms_of @ self.spread @ terms_of))
+        return ThreePoint(exp(middle - half), exp(middle), exp(middle + half))
+
+
+def _clock_terms(families: Sequence[str], family: str, cols: int) -> list[float]:
+    return [*(float(each == family) for each in families), float(cols - CLOCK_COLUMNS)]
 
 
 def coefficients(measured: Sequence[MeasuredEngine], kind: str) -> dict[str, float]:
@@ -263,22 +282,23 @@ def clocks_left_out(family: str, measured: Sequence[MeasuredEngine]) -> list[boo
     """Return whether each clock is inside the interval that the other designs alone give."""
     judged = []
     for each in (each for each in measured if each.clock_mhz and each.family == family):
-        others = clock_intervals(clocks_of(one for one in measured if one is not each))
-        if interval := others.get(family):
+        others = ClockFit.of(one for one in measured if one is not each)
+        if others is not None and family in others.families:
+            interval = others.interval(family, each.design.cols)
             judged.append(interval.pessimistic <= (each.clock_mhz or 0) <= interval.optimistic)
     return judged
 
 
 def compared(each: MeasuredEngine, known: EngineCells) -> tuple[list[str], bool]:
     """Return a row of the table, with the errors of the plan's cells, and whether they are small."""
-    planned, clock = known.planned(each.design).by_name, known.clock_mhz
+    planned, clock = known.planned(each.design).by_name, known.clock_of(each.design)
     errors = {name: planned[name] / count - 1 if count else 0.0 for name, count in each.cells.by_name.items()}
     row = [
         each.board,
         size_of(each.design),
         *(f"{each.cells.by_name[name]:,.0f} ({error:+.1%})" for name, error in errors.items()),
         f"{each.clock_mhz:g}" if each.clock_mhz else "",
-        f"{clock.pessimistic:g} to {clock.optimistic:g}",
+        f"{clock.pessimistic:.1f} to {clock.optimistic:.1f}",
         "fitted" if each.is_fitted else "kept back",
     ]
     return row, all(abs(error) <= MOST_OFF for error in errors.values())

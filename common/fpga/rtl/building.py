@@ -86,7 +86,7 @@ def best_plan(
     plans, refused = [], None
     for design in fitting:
         try:
-            plans.append(plan_on(network, design, fabric, known, known.clock_mhz.likely))
+            plans.append(plan_on(network, design, fabric, known, known.clock_of(design).likely))
         except PipelineError as problem:
             refused = problem
     if not plans:
@@ -190,7 +190,7 @@ def summary_of(
     plan: EnginePlan, again: EnginePlan | None, found: RoutedDesign | None, fabric: Fabric, known: EngineCells
 ) -> EngineSummaryDocument:
     """Return what became of the plan; ``again`` is the plan at the clock that closed."""
-    clock = known.clock_mhz
+    clock = known.clock_of(plan.design)
     return {
         "board": fabric.name,
         "part": fabric.device.part,
@@ -208,5 +208,5 @@ def is_as_planned(plan: EnginePlan, found: RoutedDesign, known: EngineCells) -> 
     """Whether the clock is inside its interval, and no kind of cells is more than a tenth off."""
     pairs = zip(plan.cells.by_name.values(), found.cells.by_name.values(), strict=True)
     is_near = all(abs(planned - routed) <= MOST_OFF * routed for planned, routed in pairs)
-    clock, closed = known.clock_mhz, found.clock_mhz or 0.0
+    clock, closed = known.clock_of(plan.design), found.clock_mhz or 0.0
     return is_near and clock.pessimistic <= closed <= clock.optimistic

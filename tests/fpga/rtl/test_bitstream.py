@@ -133,16 +133,40 @@ def test_the_first_carry_of_a_chain_is_left_open_where_it_was_tied_to_a_constant
         assert all(set(cell["connections"]) == set(cell["port_directions"]) for cell in left.values())
 
 
+def closed(family, cols, clock_mhz):
+    design = EngineDesign(4, cols, word_bytes=4, has_row_work=False, has_products=False)
+    return routed_engines.MeasuredEngine(family, "board", design, LogicCells(1, 1, 1, 1), clock_mhz, True)
+
+
 def test_the_interval_of_clocks_by_hand():
-    """Two families with two designs each, one scatter: Student's law with two degrees of freedom."""
-    clocks = {"one": [50.0, 60.0], "other": [80.0, 90.0], "none": []}
-    found = routed_engines.clock_intervals(clocks)
-    assert set(found) == {"one", "other"}
+    """Two families with two designs of four columns each, one scatter: Student's law with two degrees of freedom."""
+    measured = [closed("one", 4, 50.0), closed("one", 4, 60.0), closed("other", 4, 80.0), closed("other", 4, 90.0)]
+    found = routed_engines.ClockFit.of([*measured, closed("none", 4, None)])
+    assert found.families == ("one", "other")
     squares = (math.log(60 / 50) ** 2 + math.log(90 / 80) ** 2) / 2  # around the mean of each pair
     half = 2.919986 * math.sqrt(squares / 2) * math.sqrt(1.5)
     middle = math.sqrt(50 * 60)
-    assert found["one"].cases == pytest.approx((middle / math.exp(half), middle, middle * math.exp(half)), rel=1e-5)
-    assert routed_engines.clock_intervals({"one": [50.0]}) == {}
+    cases = found.interval("one", 4).cases
+    assert cases == pytest.approx((middle / math.exp(half), middle, middle * math.exp(half)), rel=1e-5)
+    assert routed_engines.ClockFit.of(measured[:1]) is None
+    assert routed_engines.ClockFit.of([]) is None
+
+
+def test_a_family_without_wide_engines_takes_the_ratio_of_the_other():
+    """By hand: eight columns close at 0.8 of four in one family, without scatter; so they do in the other."""
+    pairs = [("one", 4, 50.0), ("one", 4, 50.0), ("one", 8, 40.0), ("other", 4, 100.0)]
+    found = routed_engines.ClockFit.of(closed(*each) for each in pairs)
+    for family, cols, likely in (("one", 8, 40.0), ("other", 8, 80.0), ("other", 4, 100.0), ("one", 6, 50 * 0.8**0.5)):
+        assert found.interval(family, cols).likely == pytest.approx(likely)
+
+
+def test_the_clock_that_a_plan_expects_is_that_of_the_fit():
+    measured = routed_engines.read_table(routed_engines.TABLE)
+    found = routed_engines.ClockFit.of(measured)
+    for family, known in read_engine_cells(Section.of_file(ROOT / "configs" / "engine_cells.yaml")).items():
+        for cols, tolerance in ((4, 0.001), (8, 0.02)):  # the configuration has no interval of the ratio
+            design = EngineDesign(4, cols, word_bytes=4, has_row_work=False, has_products=False)
+            assert known.clock_of(design).cases == pytest.approx(found.interval(family, cols).cases, rel=tolerance)
 
 
 def test_intervals_of_nine_tenths_hold_a_tenth_less_by_chance_but_not_half():

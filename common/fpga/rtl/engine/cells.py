@@ -17,7 +17,7 @@ from math import ceil, log2
 from common.files.configuration import Section
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.open_device import LogicCells
-from common.intervals import ThreePoint
+from common.intervals import ThreePoint, combine
 from common.messages.errors import PipelineError
 
 BLOCK_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))  # bits x words of 18 Kb
@@ -26,6 +26,9 @@ SUM_BITS, CONSTANT_BITS = 32, 64
 UNITS = {"row_work": "row-wise work", "row_work_byte": "row-wise work", "product_col": "products of two tensors"}
 UNIT_MULTIPLIERS = ("row_byte_multipliers", "row_multipliers", "product_lane_multipliers")
 TABLE_BYTES = 1024  # 256 entries of 32 bits
+
+
+CLOCK_COLUMNS = 4  # of the engines whose clocks are the most
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class EngineCells:
         once: multipliers of an engine of any size.
         row_byte, row_once: multipliers of the unit for row-wise work, of a byte of its words and besides.
         product_lane: multipliers of a lane that multiplies two tensors element by element, besides its own.
-        clock_mhz: to expect after routing.
+        clock_mhz: to expect after routing, of an engine of :data:`CLOCK_COLUMNS`.
+        clock_ratio_per_column: of the clock with one column more.
     """
 
     family: str
@@ -52,6 +56,12 @@ class EngineCells:
     row_once: int
     product_lane: int
     clock_mhz: ThreePoint
+    clock_ratio_per_column: float
+
+    def clock_of(self, design: EngineDesign) -> ThreePoint:
+        """Return the clock in MHz to expect of an engine after routing: wider engines close at lower ones."""
+        ratio = self.clock_ratio_per_column ** (design.cols - CLOCK_COLUMNS)
+        return combine(lambda mhz: mhz * ratio, self.clock_mhz)
 
     def planned(self, design: EngineDesign) -> LogicCells:
         """Return the cells of an engine with its pins.
@@ -100,6 +110,7 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
             row_once,
             product_lane,
             below.constant("clock_mhz").as_rate(),
+            below.number("clock_ratio_per_column"),
         )
     file.close()
     return found
