@@ -59,7 +59,7 @@ NOT_BUILT = {**SUMMARY, "closed_clock_mhz": None, "replanned_us": None}
 
 def test_the_title_has_the_clock_that_closed_or_that_is_expected():
     assert engine_sentence(SUMMARY).endswith("2.77 ms planned at the 70.5 MHz that closed")
-    assert engine_sentence(NOT_BUILT).endswith("3.00 ms planned at 65 MHz expected")
+    assert engine_sentence(NOT_BUILT).endswith("3.00 ms planned at 65.0 MHz expected")
     title, subtitle = head(draw_engine(CALLS, CELLS, SUMMARY))
     assert title == engine_sentence(SUMMARY)
     assert "(-1.6%)" in subtitle  # 6,000 cycles planned, 6,100 simulated
@@ -88,7 +88,7 @@ def test_nothing_is_drawn_outside(count):
 
 def test_the_text_says_what_each_layer_waits_for():
     text = engine_report(CALLS, CELLS, SUMMARY)
-    assert "clock: 52 to 81 MHz expected, 65 likely; 70.5 MHz closed" in text
+    assert "clock: 52.0 to 81.0 MHz expected, 65.0 likely; 70.5 MHz closed" in text
     assert "cycles: 6,000 planned, 6,100 simulated (-1.6%)" in text
     assert "load 4 %" in text
     assert "-2.0%" in text  # LUTs: 11,862 of 12,100

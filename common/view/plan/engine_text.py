@@ -55,7 +55,7 @@ def engine_sentence(summary: EngineSummaryDocument) -> str:
     engine = f"{summary['engine_design']} on {summary['board']} ({summary['part']})"
     closed, again = summary["closed_clock_mhz"], summary["replanned_us"]
     if closed is None or again is None:
-        expected = f"{summary['expected_clock_likely_mhz']:g} MHz expected"
+        expected = f"{summary['expected_clock_likely_mhz']:.1f} MHz expected"
         return f"{engine}: {duration(summary['planned_us'])} planned at {expected}"
     return f"{engine}: {duration(again)} planned at the {closed:g} MHz that closed"
 
@@ -63,7 +63,7 @@ def engine_sentence(summary: EngineSummaryDocument) -> str:
 def _lines(calls: Sequence[EngineCallsRow], summary: EngineSummaryDocument) -> Iterator[str]:
     yield engine_sentence(summary)
     low, high = summary["expected_clock_pessimistic_mhz"], summary["expected_clock_optimistic_mhz"]
-    expected = f"clock: {low:g} to {high:g} MHz expected, {summary['expected_clock_likely_mhz']:g} likely"
+    expected = f"clock: {low:.1f} to {high:.1f} MHz expected, {summary['expected_clock_likely_mhz']:.1f} likely"
     closed = summary["closed_clock_mhz"]
     yield expected if closed is None else f"{expected}; {closed:g} MHz closed"
     planned, simulated = sum(row["planned_cycles"] for row in calls), [row["simulated_call_cycles"] for row in calls]
