@@ -16,13 +16,15 @@ from common.sensors.sensor import Clock, Sensor
 WITHOUT_SENSORS = "give <avg_power_w>, or an energy model predicts the energy"
 
 
-def available_sensors(powercap_root: Path = DEFAULT_ROOT) -> tuple[list[Sensor], list[str]]:
+def available_sensors(
+    powercap_root: Path = DEFAULT_ROOT, *, clock: Clock = time.perf_counter
+) -> tuple[list[Sensor], list[str]]:
     """Return every sensor that can be read, and a note with a remedy for each that cannot.
 
     Args:
         powercap_root: tree of RAPL counters; pyRAPL reads the default tree only.
+        clock: returns the time in seconds.
     """
-    clock = time.perf_counter
     groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
     sensors = [sensor for group, _ in groups for sensor in group]
     notes = [note for _, group_notes in groups for note in group_notes]

@@ -26,7 +26,8 @@ BLUE, VERMILLION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 GREY, PALE = "#767676", "#DDDDDD"
 SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
-SMALLEST_POINTS, LINE_END = 7.0, 0.95  # of title and subtitle; the end as a share of the width
+# Of title and subtitle; the end is a share of the width, because hints make a line of the PNG up to a fifteenth wider.
+SMALLEST_POINTS, LINE_END = 7.0, 0.88
 NUMBER_CLEARANCE_PX, NUMBER_LAYER = 15.0, 6  # of numbers beside marks
 LIST_ROWS = 30  # lines of text that the side column holds
 NO_MARKS = Marks()
@@ -51,7 +52,7 @@ mpl.rcParams.update(
 
 def new_figure(title: str, subtitle: str = "") -> Figure:
     """Return an empty figure; its title states the finding, its subtitle how to read the picture."""
-    figure = Figure(figsize=SIZE_IN, dpi=PNG_DOTS_PER_INCH)  # lines are measured as they are drawn: hints change widths
+    figure = Figure(figsize=SIZE_IN)
     _write_line(figure, 0.965, title, 12.5, fontweight="bold")
     _write_line(figure, 0.918, subtitle, 9.0, color=GREY)
     return figure
