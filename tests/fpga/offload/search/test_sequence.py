@@ -404,7 +404,8 @@ def test_blocks_that_differ_in_measured_times_share_plans_and_bounds(monkeypatch
     monkeypatch.setattr(SequenceSearch, "_nearest_kin", lambda *_: None)
     assert in_sequence(given)[:2] == (bound_ns, best_ns)
     assert bound_ns == best_ns
-    assert shared < 0.9 * (len(runs) - shared)
+    # Counted branches save the same runs: with neither, these 60 blocks took 201.
+    assert max(shared, len(runs) - shared) < 0.9 * 201
 
 
 class Clock:
