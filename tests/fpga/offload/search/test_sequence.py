@@ -397,15 +397,15 @@ def test_what_a_segment_inherits_from_more_engines_bounds_its_plans(first):
 
 @pytest.mark.slow
 def test_blocks_that_differ_in_measured_times_share_plans_and_bounds(monkeypatch):
-    given = disturbed(blocks(60), random.Random(11), 0.1)
+    """Without shared plans, counted branches alone take 272 runs for 80 blocks of three kinds, and with them 238."""
+    given = disturbed(blocks(80, 3), random.Random(5), 0.1)
     runs = solver_runs(monkeypatch)
     bound_ns, best_ns, _ = in_sequence(given)
     shared = len(runs)
     monkeypatch.setattr(SequenceSearch, "_nearest_kin", lambda *_: None)
     assert in_sequence(given)[:2] == (bound_ns, best_ns)
     assert bound_ns == best_ns
-    # Counted branches save the same runs: with neither, these 60 blocks took 201.
-    assert max(shared, len(runs) - shared) < 0.9 * 201
+    assert shared < 0.95 * (len(runs) - shared)
 
 
 class Clock:
