@@ -32,12 +32,12 @@ from pathlib import Path
 from common import cli
 from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, ComparisonSettings, comparison_rows
 from common.measurements.paired_measurement import measured_pair
-from common.mending.agreement import Agreement, agreement
+from common.mending.agreement import Agreement, MendSubject, agreement
 from common.mending.findings import found_by, nodes_of, predicted, rules_to_try
-from common.mending.given import MendSubject, mendable_model
 from common.mending.registry import tried
 from common.mending.rewrite import Case, Model
 from common.mending.trial_rows import MeasuredGain, measured_gain, trial_row
+from common.mending.view import mendable_model
 from common.messages.errors import UpstreamError
 from common.onnx_graph.load import load_model
 from common.profiling.runs.loop import Budget, SessionPlan

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
+from common.onnx_graph.load import LoadedModel
 from common.runtime.inputs.values import Feeds
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.stoppable import StoppableRuns
@@ -22,7 +24,21 @@ TOLERANCES = {
     TensorProto.FLOAT16: 2.0**-11 * 2**4,
     TensorProto.BFLOAT16: 2.0**-8 * 2**3,
 }
-BY_FORMAT = (TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)  # the coarsest first
+
+
+@dataclass(frozen=True)
+class MendSubject:
+    """The measured model: as it was loaded, as it is mended, and how it runs.
+
+    Attributes:
+        feeds: inputs of several runs; the first ones are those of the measured runs.
+    """
+
+    path: Path
+    loaded: LoadedModel
+    proto: onnx.ModelProto
+    feeds: Sequence[Feeds]
+    options: SessionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +72,7 @@ def agreement(
     """
     outputs = []
     for model in (given, mended):
-        content = model.SerializeToString()
-        session = create_session(content, settings)
+        session = create_session(model.SerializeToString(), settings)
         taken = {value.name for value in session.get_inputs()}
         runs = StoppableRuns(session, "the mended model" if model is mended else "the model")
         outputs.append([runs.run({name: array for name, array in feed.items() if name in taken})[0] for feed in feeds])
@@ -76,7 +91,7 @@ def tolerance(model: onnx.ModelProto) -> float:
     declared = {tensor.data_type for tensor in graph.initializer}
     declared |= {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
     declared |= {attribute.i for node in graph.node for attribute in node.attribute if attribute.name == "to"}
-    return next((TOLERANCES[dtype] for dtype in BY_FORMAT if dtype in declared), 0.0)
+    return max((TOLERANCES[dtype] for dtype in TOLERANCES.keys() & declared), default=0.0)
 
 
 def _error(wanted: np.ndarray, actual: np.ndarray) -> float | None:

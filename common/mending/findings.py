@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from common.graphs.sums import total
 from common.mending.registry import MENDS
 from common.messages.errors import UnusableValueError
 from common.messages.names import listed, quoted
@@ -69,16 +70,8 @@ def nodes_of(found: Iterable[BottlenecksRow], node_map: Iterable[NodeMapRow], ev
 
 def predicted(found: Sequence[BottlenecksRow], median_us: float | None) -> Predicted:
     """Add the gains of the findings of one rule, which are about different nodes; no gain exceeds the latency."""
-    sums = [
-        _sum([row["gain_us"] for row in found]),
-        _sum([row["gain_low_us"] for row in found]),
-        _sum([row["gain_high_us"] for row in found]),
-    ]
+    gains = ([row["gain_us"], row["gain_low_us"], row["gain_high_us"]] for row in found)
     most_us = math.inf if median_us is None else median_us
+    sums = (total(column) for column in zip(*gains, strict=True))
     gain_us, low_us, high_us = (None if gain is None else min(gain, most_us) for gain in sums)
     return Predicted(gain_us, low_us, high_us, tuple(dict.fromkeys(doubt for row in found for doubt in row["doubts"])))
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) and known else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import TypeAlias
 
 import onnx
@@ -70,14 +72,18 @@ Mend: TypeAlias = Callable[[Case], Mended | NoMend]
 Attempt: TypeAlias = Callable[[View, onnx.NodeProto], Edit | NoMend]
 
 
-def rewritten(case: Case, op_types: Sequence[str], attempt: Attempt) -> Mended | NoMend:
-    """Try each node of some kinds that the case is about, and return the model with all edits that are possible.
+def mend_of(*op_types: str) -> Callable[[Attempt], Mend]:
+    """Make the mend of all nodes of some kinds from a function that returns the edit which mends one of them."""
 
-    Args:
-        attempt: returns the edit that mends the node, or why there is none.
-    """
-    draft = onnx.ModelProto()
-    draft.CopyFrom(case.model)
+    def made(attempt: Attempt) -> Mend:
+        return wraps(attempt)(lambda case: rewritten(case, op_types, attempt))
+
+    return made
+
+
+def rewritten(case: Case, op_types: Sequence[str], attempt: Attempt) -> Mended | NoMend:
+    """Try each node of some kinds that the case is about, and return the model with all edits that are possible."""
+    draft = deepcopy(case.model)
     tried, changed, reasons = set[str](), list[str](), Counter[str]()
     view, waiting = View(draft), True
     while waiting:

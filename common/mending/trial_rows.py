@@ -18,8 +18,7 @@ OUTCOMES = {"improved": "gains", "regressed": "loses", "unchanged": "no gain"}
 class MeasuredGain:
     """What mending took off the median latency, in µs, less than 0 where it added to it; pairs of runs say.
 
-    Attributes:
-        reason: why nothing is decided.
+    ``reason`` says why nothing is decided.
     """
 
     gain_us: float
@@ -47,16 +46,12 @@ def measured_gain(rows: Sequence[ComparisonRow]) -> MeasuredGain | None:
 def trial_row(
     rule: str, trial: MendTrial, agreed: Agreement | None, prediction: Predicted, measured: MeasuredGain | None
 ) -> MendTrialsRow:
-    """Return the row of a rule.
-
-    Args:
-        agreed: None where there is no mended model.
-        measured: None where there is none, or where its outputs differ.
-    """
+    """Return the row of a rule; ``agreed`` is None without a mended model, ``measured`` also where outputs differ."""
+    outcome, problem = _outcome(trial, agreed, measured)
     return {
         "finding": rule,
-        "mend_outcome": outcome(agreed, measured),
-        "mend_problem": _problem(trial, agreed, measured),
+        "mend_outcome": outcome,
+        "mend_problem": problem,
         "mends": list(trial.mends),
         "mended_nodes": list(trial.changed),
         "gain_us": prediction.gain_us,
@@ -72,14 +67,6 @@ def trial_row(
     }
 
 
-def outcome(agreed: Agreement | None, measured: MeasuredGain | None) -> str:
-    if agreed is None:
-        return "not mended"
-    if not agreed.holds:
-        return "outputs differ"
-    return OUTCOMES.get(measured.verdict, UNDECIDED) if measured else UNDECIDED
-
-
 def is_as_predicted(prediction: Predicted, measured: MeasuredGain | None) -> bool | None:
     """Return whether the intervals of both gains have a point in common; None where one is unknown."""
     if measured is None or measured.low_us is None or measured.high_us is None:
@@ -89,13 +76,16 @@ def is_as_predicted(prediction: Predicted, measured: MeasuredGain | None) -> boo
     return measured.low_us <= prediction.high_us and prediction.low_us <= measured.high_us
 
 
-def _problem(trial: MendTrial, agreed: Agreement | None, measured: MeasuredGain | None) -> str:
+def _outcome(trial: MendTrial, agreed: Agreement | None, measured: MeasuredGain | None) -> tuple[str, str]:
+    """Return the outcome, and what is the problem with it."""
     if agreed is None:
-        return "; ".join(f"{mend.replace('_', ' ')}: {reason}" for mend, reason in trial.reasons.items())
+        reasons = (f"{mend.replace('_', ' ')}: {reason}" for mend, reason in trial.reasons.items())
+        return "not mended", "; ".join(reasons)
+    if agreed.error is None:
+        return "outputs differ", "an output is not finite, or of another shape, in one of both models"
     if not agreed.holds:
-        return (
-            "an output is not finite, or of another shape, in one of both models"
-            if agreed.error is None
-            else (f"an output differs by {agreed.error:.2g} of its largest element, more than {agreed.tolerance:.2g}")
-        )
-    return measured.reason if measured else "no pair of runs counts"
+        problem = f"an output differs by {agreed.error:.2g} of its largest element, more than {agreed.tolerance:.2g}"
+        return "outputs differ", problem
+    if measured is None:
+        return UNDECIDED, "no pair of runs counts"
+    return OUTCOMES.get(measured.verdict, UNDECIDED), measured.reason

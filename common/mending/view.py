@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
+from common.messages.errors import PipelineError
+from common.onnx_graph.reading.naming import expand
+
 Array: TypeAlias = npt.NDArray[Any]
 STANDARD = ("", "ai.onnx")
-MOST_BYTES = 2**31 - 2**20  # of one protobuf message, which shape inference takes
+MOST_BYTES = 2**31 - 2**20  # of one protobuf message, less the graph
+# Standard operators of which each element depends on one element, and a zero stays finite.
+ACTIVATIONS = frozenset(["Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Selu", "Sigmoid", "Tanh"])
+
+
+def mendable_model(path: Path) -> onnx.ModelProto:
+    """Read a model that was loaded before, so that its file is known to be valid.
+
+    Raises:
+        PipelineError: it is too large to be written as one file.
+    """
+    model, _ = expand(onnx.load(path))
+    if model.ByteSize() > MOST_BYTES:
+        raise PipelineError(path, "its weights take more than 2 GB, so no mended model can be written")
+    return model
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class View:
     @cached_property
     def _types(self) -> Mapping[str, onnx.TypeProto.Tensor]:
         model = self.model
-        if model.ByteSize() < MOST_BYTES:
+        if model.ByteSize() < MOST_BYTES:  # which shape inference takes
             try:
                 model = shape_inference.infer_shapes(model, data_prop=True)
             except Exception:  # it raises what it likes; then only declared shapes are known
@@ -87,10 +105,25 @@ class View:
             return held.data_type
         return self._types[tensor].elem_type if tensor in self._types else TensorProto.UNDEFINED
 
-    def only_reader(self, tensor: str) -> onnx.NodeProto | None:
-        """Return the node that alone reads a tensor; None if several do, or the model returns it."""
+    def number(self, tensor: str) -> float | None:
+        """Return the element of a constant that has one."""
+        held = self.constant(tensor)
+        return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
+
+    def writer(self, tensor: str, *op_types: str) -> onnx.NodeProto | None:
+        """Return the node that writes a tensor if it is one of these operators of ONNX."""
+        node = self.writers.get(tensor)
+        return node if node is not None and is_standard(node, *op_types) else None
+
+    def only_reader(self, tensor: str, *op_types: str) -> onnx.NodeProto | None:
+        """Return the node that alone reads a tensor, if it is one of these operators of ONNX, or if none are given.
+
+        None if several nodes read it, or the model returns it.
+        """
         readers = self.readers.get(tensor, ())
-        return readers[0] if len(readers) == 1 and tensor not in self.returned else None
+        if len(readers) != 1 or tensor in self.returned or (op_types and not is_standard(readers[0], *op_types)):
+            return None
+        return readers[0]
 
 
 def read_by(node: onnx.NodeProto) -> Iterator[str]:
@@ -111,6 +144,11 @@ def is_standard(node: onnx.NodeProto, *op_types: str) -> bool:
     return node.op_type in op_types and node.domain in STANDARD
 
 
-def operand(node: onnx.NodeProto, place: int) -> str:
-    """Return the name of an operand; the empty text where it is absent."""
-    return node.input[place] if place < len(node.input) else ""
+def operand(node: onnx.NodeProto | None, place: int) -> str:
+    """Return the name of an operand; the empty text where it, or the node, is absent."""
+    return node.input[place] if node is not None and place < len(node.input) else ""
+
+
+def beside(node: onnx.NodeProto | None, tensor: str) -> str:
+    """Return the name of the first operand that is another tensor; the empty text where there is none."""
+    return next((name for name in node.input if name != tensor), "") if node is not None else ""

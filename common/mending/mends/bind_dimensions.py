@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import onnx
+from copy import deepcopy
 
 from common.mending.rewrite import Case, Mended, NoMend
 
 
 def bind_dimensions(case: Case) -> Mended | NoMend:
     """Give each unbound dimension of the inputs its size; declared shapes elsewhere lose their names."""
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
+    model = deepcopy(case.model)
     bound = set[str]()
     for value in model.graph.input:
         for axis in value.type.tensor_type.shape.dim:

@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import onnx
 from onnx import helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, rewritten
-from common.mending.view import STANDARD, View, attribute, is_standard
+from common.mending.rewrite import Edit, NoMend, mend_of
+from common.mending.view import ACTIVATIONS, STANDARD, View, attribute, is_standard
 
-UNARY = frozenset(
-    [
-        "Abs",
-        "Cast",
-        "Ceil",
-        "Clip",
-        "Elu",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Neg",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Selu",
-        "Sigmoid",
-        "Sign",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Tanh",
-    ]
-)
+ARITHMETIC = frozenset(["Abs", "Ceil", "Erf", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Round", "Sign", "Sqrt"])
+UNARY = ACTIVATIONS | ARITHMETIC | {"Cast", "Gelu", "Identity", "Softplus", "Softsign"}
 BINARY = frozenset(["Add", "Div", "Mul", "Pow", "Sub"])
 
 
-def cancel_transposes(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Transpose",), _cancelled)
-
-
-def _cancelled(view: View, first: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("Transpose")
+def cancel_transposes(view: View, first: onnx.NodeProto) -> Edit | NoMend:
     between: list[onnx.NodeProto] = []
     node = view.only_reader(first.output[0])
     while node is not None and _keeps_layout(view, node):
@@ -67,9 +38,7 @@ def _keeps_layout(view: View, node: onnx.NodeProto) -> bool:
     if node.domain not in STANDARD:
         return False
     if node.op_type in BINARY:
-        return any(
-            (held := view.constant(name)) is not None and held.size == 1 and held.ndim <= 1 for name in node.input
-        )
+        return any(view.shape(name) in ((), (1,)) and name in view.constants for name in node.input)
     return node.op_type in UNARY
 
 
@@ -77,11 +46,7 @@ def _joined(between: Sequence[onnx.NodeProto], first: onnx.NodeProto, last: onnx
     """Return the nodes between two transposes, which read what the first reads and write what the last writes."""
     if not between:
         return [helper.make_node("Identity", [first.input[0]], [last.output[0]], first.name)]
-    copies = [onnx.NodeProto() for _ in between]
-    for copy, node in zip(copies, between, strict=True):
-        copy.CopyFrom(node)
-    names = [first.input[0] if name == first.output[0] else name for name in copies[0].input]
-    del copies[0].input[:]
-    copies[0].input.extend(names)
+    copies = [deepcopy(node) for node in between]
+    copies[0].input[:] = [first.input[0] if name == first.output[0] else name for name in copies[0].input]
     copies[-1].output[0] = last.output[0]
     return copies

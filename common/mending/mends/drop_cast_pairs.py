@@ -6,17 +6,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, rewritten
-from common.mending.view import View, attribute, is_standard
+from common.mending.rewrite import Edit, NoMend, mend_of
+from common.mending.view import View, attribute
 
 
-def drop_cast_pairs(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Cast",), _dropped)
-
-
-def _dropped(view: View, second: onnx.NodeProto) -> Edit | NoMend:
-    first = view.writers.get(second.input[0])
-    if first is None or not is_standard(first, "Cast"):
+@mend_of("Cast")
+def drop_cast_pairs(view: View, second: onnx.NodeProto) -> Edit | NoMend:
+    first = view.writer(second.input[0], "Cast")
+    if first is None:
         return NoMend("no other cast is before it")
     begin, middle, end = view.element_type(first.input[0]), attribute(first, "to"), attribute(second, "to")
     if not begin:
@@ -24,11 +21,8 @@ def _dropped(view: View, second: onnx.NodeProto) -> Edit | NoMend:
     if not _holds(begin, middle):
         return NoMend("the casts round the values")
     operands, result = [first.input[0]], [second.output[0]]
-    one = (
-        helper.make_node("Identity", operands, result, second.name)
-        if begin == end
-        else helper.make_node("Cast", operands, result, second.name, to=end)
-    )
+    op_type, attributes = ("Identity", {}) if begin == end else ("Cast", {"to": end})
+    one = helper.make_node(op_type, operands, result, second.name, **attributes)
     goes = [first.name] if view.only_reader(first.output[0]) is not None else []
     return Edit([*goes, second.name], [one], changed=[first.name, second.name])
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
 from common.mending.view import Array, View, attribute
 
 
@@ -22,63 +22,46 @@ from common.mending.view import Array, View, attribute
 class Labels:
     """The axes of a product of two operands, by what they are in it."""
 
-    first: str
-    second: str
-    result: str
-
-    @property
-    def batch(self) -> str:
-        return "".join(label for label in self.result if label in self.first and label in self.second)
-
-    @property
-    def rows(self) -> str:
-        return "".join(label for label in self.result if label in self.first and label not in self.second)
-
-    @property
-    def columns(self) -> str:
-        return "".join(label for label in self.result if label in self.second and label not in self.first)
-
-    @property
-    def summed(self) -> str:
-        return "".join(label for label in self.first if label in self.second and label not in self.result)
-
-    @property
-    def is_product(self) -> bool:
-        """Whether no label is alone or twice in a term, and rows, columns and sums are there."""
-        terms = (self.first, self.second, self.result)
-        known = {*self.batch, *self.rows, *self.columns, *self.summed}
-        return (
-            all(len({*term}) == len(term) and term.isalpha() for term in terms)
-            and {*"".join(terms)} == known
-            and all((self.rows, self.columns, self.summed))
-        )
+    batch: str
+    rows: str
+    columns: str
+    summed: str
 
 
-def expand_einsum(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Einsum",), _expanded)
+def _labels(terms: Sequence[str], result: str) -> Labels | None:
+    """Return the labels; None if one is alone or twice in a term, or rows, columns or sums are not there."""
+    left, right, kept = {*terms[0]}, {*terms[1]}, {*result}
+    batch, rows, columns = (
+        "".join(label for label in result if label in group) for group in (left & right, left - right, right - left)
+    )
+    summed = "".join(label for label in terms[0] if label in right - kept)
+    is_product = left | right | kept == {*batch, *rows, *columns, *summed} and all((rows, columns, summed))
+    is_plain = all(len({*term}) == len(term) and term.isalpha() for term in (*terms, result))
+    return Labels(batch, rows, columns, summed) if is_product and is_plain else None
 
 
-def _expanded(view: View, node: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("Einsum")
+def expand_einsum(view: View, node: onnx.NodeProto) -> Edit | NoMend:
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
     operands, _, result = equation.partition("->")
     terms = operands.split(",")
-    if len(terms) != 2 or not result or not (labels := Labels(terms[0], terms[1], result)).is_product:
+    if len(terms) != 2 or (labels := _labels(terms, result)) is None:
         return NoMend("it is no product of two operands with rows, columns and a sum")
-    sizes = _sizes(view, node, labels)
+    sizes = _sizes(view, node, terms)
     if sizes is None:
         return NoMend("its operands have unknown, or different, sizes")
     steps = _Steps(view, node, sizes)
-    left = steps.arranged(node.input[0], labels.first, (labels.batch, labels.rows, labels.summed))
-    right = steps.arranged(node.input[1], labels.second, (labels.batch, labels.summed, labels.columns))
+    left = steps.arranged(node.input[0], terms[0], labels.batch, (labels.rows, labels.summed))
+    right = steps.arranged(node.input[1], terms[1], labels.batch, (labels.summed, labels.columns))
     product = steps.added("MatMul", [left, right])
     spread = steps.spread(product, labels.batch, (labels.rows, labels.columns))
     return steps.ended(steps.transposed(spread, labels.batch + labels.rows + labels.columns, result))
 
 
-def _sizes(view: View, node: onnx.NodeProto, labels: Labels) -> dict[str, int] | None:
+def _sizes(view: View, node: onnx.NodeProto, terms: Sequence[str]) -> dict[str, int] | None:
     """Return the size of each label; None where one is unknown or differs."""
     sizes: dict[str, int] = {}
-    for tensor, term in zip(node.input, (labels.first, labels.second), strict=True):
+    for tensor, term in zip(node.input, terms, strict=True):
         shape = view.shape(tensor)
         if shape is None or len(shape) != len(term):
             return None
@@ -102,9 +85,8 @@ class _Steps:
         self.nodes.append(helper.make_node(op_type, operands, [result], name, **attributes))
         return result
 
-    def arranged(self, tensor: str, term: str, parts: tuple[str, str, str]) -> str:
+    def arranged(self, tensor: str, term: str, batch: str, matrix: Sequence[str]) -> str:
         """Return an operand as a batch of matrices; the batch keeps its axes."""
-        batch, *matrix = parts
         tensor = self.transposed(tensor, term, batch + "".join(matrix))
         if all(len(part) == 1 for part in matrix):
             return tensor

@@ -6,7 +6,7 @@ of them. Of a model before IR 4 the runtime takes them for constants anyway.
 
 from __future__ import annotations
 
-import onnx
+from copy import deepcopy
 
 from common.mending.rewrite import Case, Mended, NoMend
 from common.mending.view import View
@@ -22,8 +22,7 @@ def freeze_weights(case: Case) -> Mended | NoMend:
     defaults = {one.name for one in case.model.graph.initializer} & view.given & (near | beside)
     if case.model.ir_version < LEAST_IR or not defaults:
         return NoMend("no weight that it reads is an input")
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
+    model = deepcopy(case.model)
     kept = [value for value in case.model.graph.input if value.name not in defaults]
     del model.graph.input[:]
     model.graph.input.extend(kept)

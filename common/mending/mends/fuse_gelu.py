@@ -7,28 +7,19 @@ import math
 import onnx
 from onnx import TensorProto, helper
 
-from common.mending.rewrite import CONTRIB, Case, Edit, Mended, NoMend, rewritten
-from common.mending.view import View, is_standard
+from common.mending.rewrite import CONTRIB, Edit, NoMend, mend_of
+from common.mending.view import View, beside, is_standard
 
 TOLERANCE = 1e-3  # of √2, which exporters round to the digits of fp16
 
 
-def fuse_gelu(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Erf",), _fused)
-
-
-def _fused(view: View, erf: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("Erf")
+def fuse_gelu(view: View, erf: onnx.NodeProto) -> Edit | NoMend:
     scaled = view.writers.get(erf.input[0])
     tensor = _operand_scaled_by(view, scaled, 1 / math.sqrt(2))
-    plus = _next(view, erf, "Add")
-    first = _next(view, plus, "Mul")
-    if (
-        scaled is None
-        or tensor is None
-        or plus is None
-        or _other(view, plus, erf.output[0], 1.0) is None
-        or first is None
-    ):
+    plus = view.only_reader(erf.output[0], "Add")
+    first = view.only_reader(plus.output[0], "Mul") if plus else None
+    if not (scaled and tensor and plus and first and _is_number(view, beside(plus, erf.output[0]), 1.0)):
         return NoMend("what is around it is no Gelu")
     if view.only_reader(scaled.output[0]) is None:
         return NoMend("something else reads a tensor within it, too")
@@ -38,27 +29,21 @@ def _fused(view: View, erf: onnx.NodeProto) -> Edit | NoMend:
     if chain is None:
         return NoMend("what is around it is no Gelu")
     gelu = helper.make_node("Gelu", [tensor], [chain[-1]], f"{erf.name}/Gelu", domain=CONTRIB)
-    removed = [scaled.name, erf.name, plus.name, *chain[:-1]]
-    return Edit(removed, [gelu])
+    return Edit([scaled.name, erf.name, plus.name, *chain[:-1]], [gelu])
 
 
 def _halved(view: View, plus: onnx.NodeProto, first: onnx.NodeProto, tensor: str) -> list[str] | None:
     """Return the names of the nodes that multiply by the tensor and by a half, and what they write; None for others."""
-    other = next((name for name in first.input if name != plus.output[0]), "")
+    other = beside(first, plus.output[0])
     half = view.writers.get(other)
     if half is not None and _operand_scaled_by(view, half, 0.5) == tensor and view.only_reader(other) is not None:
         return [half.name, first.name, first.output[0]]
-    second = _next(view, first, "Mul")
+    second = view.only_reader(first.output[0], "Mul")
     if second is None:
         return None
-    last = next((name for name in second.input if name != first.output[0]), "")
+    last = beside(second, first.output[0])
     is_gelu = (other == tensor and _is_number(view, last, 0.5)) or (last == tensor and _is_number(view, other, 0.5))
     return [first.name, second.name, second.output[0]] if is_gelu else None
-
-
-def _next(view: View, node: onnx.NodeProto | None, op_type: str) -> onnx.NodeProto | None:
-    reader = None if node is None else view.only_reader(node.output[0])
-    return reader if reader is not None and is_standard(reader, op_type) else None
 
 
 def _operand_scaled_by(view: View, node: onnx.NodeProto | None, factor: float) -> str | None:
@@ -69,12 +54,6 @@ def _operand_scaled_by(view: View, node: onnx.NodeProto | None, factor: float) -
         return node.input[0] if _is_number(view, node.input[1], 1 / factor) else None
     left, right = node.input
     return left if _is_number(view, right, factor) else right if _is_number(view, left, factor) else None
-
-
-def _other(view: View, node: onnx.NodeProto, tensor: str, number: float) -> str | None:
-    """Return the operand of a node beside a tensor if it is a number."""
-    other = next((name for name in node.input if name != tensor), "")
-    return other if _is_number(view, other, number) else None
 
 
 def _is_number(view: View, tensor: str, number: float) -> bool:

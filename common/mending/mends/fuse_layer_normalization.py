@@ -6,7 +6,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from common.mending.rewrite import Case, Edit, Mended, NoMend, opset_of, rewritten
-from common.mending.view import View, attribute, is_standard, operand
+from common.mending.view import View, attribute, beside, operand
 
 LEAST_OPSET = 17  # the first with LayerNormalization (ONNX, docs/Changelog.md)
 
@@ -18,76 +18,64 @@ def fuse_layer_normalization(case: Case) -> Mended | NoMend:
 
 
 def _fused(view: View, root: onnx.NodeProto) -> Edit | NoMend:
-    nothing = NoMend("what is around it is no layer normalization over the last axis")
-    plus = _writer(view, root.input[0], "Add")
-    variance = _writer(view, _beside_number(view, plus)[0], "ReduceMean")
-    square = _writer(view, variance.input[0] if variance else "", "Pow", "Mul")
-    deviation = _writer(view, square.input[0] if square else "", "Sub")
-    mean = _writer(view, deviation.input[1] if deviation else "", "ReduceMean")
-    ratio = view.only_reader(root.output[0])
-    if plus is None or variance is None or square is None or deviation is None or mean is None or ratio is None:
-        return nothing
-    tensor, centred = deviation.input[0], deviation.output[0]
-    is_norm = (
-        mean.input[0] == tensor
-        and _is_squared(view, square, centred)
-        and is_standard(ratio, "Div")
-        and [*ratio.input] == [centred, root.output[0]]
-        and _is_over_last(view, mean, tensor)
-        and _is_over_last(view, variance, tensor)
-    )
+    plus = view.writer(root.input[0], "Add")
+    rest, epsilon = _beside_number(view, plus)
+    variance = view.writer(rest, "ReduceMean")
+    square = view.writer(operand(variance, 0), "Pow", "Mul")
+    deviation = view.writer(operand(square, 0), "Sub")
+    mean = view.writer(operand(deviation, 1), "ReduceMean")
+    ratio = view.only_reader(root.output[0], "Div")
     scaled, gamma = _affine(view, ratio, "Mul")
     shifted, beta = _affine(view, scaled, "Add")
-    if not is_norm or scaled is None or shifted is None:
-        return nothing
-    inner = [mean, deviation, square, variance, plus, root, ratio, scaled]
-    if not _is_closed(view, [*inner, shifted]):
+    inner = [mean, deviation, square, variance, plus, root, ratio, scaled, shifted]
+    nodes = [node for node in inner if node is not None]
+    tensor, centred = operand(deviation, 0), operand(square, 0)
+    if (
+        len(nodes) < len(inner)
+        or operand(mean, 0) != tensor
+        or not _is_squared(view, square, centred)
+        or [operand(ratio, 0), operand(ratio, 1)] != [centred, root.output[0]]
+        or not all(_is_over_last(view, node, tensor) for node in nodes if node.op_type == "ReduceMean")
+    ):
+        return NoMend("what is around it is no layer normalization over the last axis")
+    if not _is_closed(view, nodes):
         return NoMend("something else reads a tensor within it, too")
-    if view.element_type(tensor) != TensorProto.FLOAT or not _are_of_last_axis(view, tensor, (gamma, beta)):
+    size = (view.shape(tensor) or (None,))[-1]
+    is_by_element = size is not None and all(view.shape(name) == (size,) for name in (gamma, beta))
+    if view.element_type(tensor) != TensorProto.FLOAT or not is_by_element:
         return NoMend("its scale or its bias is not one number for each element of the last axis, in fp32")
-    epsilon = _beside_number(view, plus)[1]
+    *_, last = nodes
     norm = helper.make_node(
-        "LayerNormalization", [tensor, gamma, beta], [*shifted.output], shifted.name, axis=-1, epsilon=epsilon
+        "LayerNormalization", [tensor, gamma, beta], [*last.output], last.name, axis=-1, epsilon=epsilon
     )
-    return Edit([node.name for node in (*inner, shifted)], [norm])
-
-
-def _writer(view: View, tensor: str, *op_types: str) -> onnx.NodeProto | None:
-    node = view.writers.get(tensor)
-    return node if node is not None and is_standard(node, *op_types) else None
+    return Edit([node.name for node in nodes], [norm])
 
 
 def _beside_number(view: View, node: onnx.NodeProto | None) -> tuple[str, float]:
     """Return both operands of a sum with a number; an empty name where it is none."""
-    for place in range(2 if node is not None else 0):
-        held = view.constant(node.input[place]) if node is not None else None
-        if node is not None and held is not None and held.size == 1:
-            return node.input[1 - place], float(held.reshape(-1)[0])
+    for place in (0, 1):
+        if (number := view.number(operand(node, place))) is not None:
+            return operand(node, 1 - place), number
     return "", 0.0
 
 
-def _is_squared(view: View, node: onnx.NodeProto, tensor: str) -> bool:
-    if node.op_type == "Mul":
-        return [*node.input] == [tensor, tensor]
-    power = view.constant(node.input[1])
-    return power is not None and power.size == 1 and float(power.reshape(-1)[0]) == 2
+def _is_squared(view: View, node: onnx.NodeProto | None, tensor: str) -> bool:
+    other = operand(node, 1)
+    return other == tensor if node is not None and node.op_type == "Mul" else view.number(other) == 2
 
 
 def _is_over_last(view: View, node: onnx.NodeProto, tensor: str) -> bool:
-    shape, axes = view.shape(tensor), attribute(node, "axes")
-    if axes is None and operand(node, 1):
-        held = view.constant(operand(node, 1))
-        axes = None if held is None else held.reshape(-1).tolist()
-    is_kept = attribute(node, "keepdims", 1) == 1
-    return bool(shape) and is_kept and axes is not None and [*axes] in ([-1], [len(shape or ()) - 1])
+    shape, held = view.shape(tensor), view.constant(operand(node, 1))
+    axes = attribute(node, "axes", None if held is None else held.reshape(-1).tolist())
+    is_last = bool(shape) and axes is not None and [*axes] in ([-1], [len(shape or ()) - 1])
+    return is_last and attribute(node, "keepdims", 1) == 1
 
 
 def _affine(view: View, before: onnx.NodeProto | None, op_type: str) -> tuple[onnx.NodeProto | None, str]:
     """Return the product or the sum with a constant that alone reads a node, and the constant."""
-    node = None if before is None else view.only_reader(before.output[0])
-    if before is None or node is None or not is_standard(node, op_type):
-        return None, ""
-    other = next((name for name in node.input if name != before.output[0]), "")
+    result = before.output[0] if before is not None else ""
+    node = view.only_reader(result, op_type)
+    other = beside(node, result)
     return (node, other) if view.constant(other) is not None else (None, "")
 
 
@@ -97,8 +85,3 @@ def _is_closed(view: View, nodes: list[onnx.NodeProto]) -> bool:
     written = [name for node in nodes[:-1] for name in node.output]
     readers = [reader.name for name in written for reader in view.readers.get(name, ())]
     return inside.issuperset(readers) and view.returned.isdisjoint(written)
-
-
-def _are_of_last_axis(view: View, tensor: str, parameters: tuple[str, str]) -> bool:
-    size = (view.shape(tensor) or (None,))[-1]
-    return size is not None and all(view.shape(name) == (size,) for name in parameters)

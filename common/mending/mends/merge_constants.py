@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
 from common.mending.view import Array, View, is_standard
 
 OPERATORS = ("Add", "Sub", "Mul", "Div")
@@ -26,11 +26,8 @@ class ChainStep:
     is_first: bool
 
 
-def merge_constants(case: Case) -> Mended | NoMend:
-    return rewritten(case, OPERATORS, _merged)
-
-
-def _merged(view: View, node: onnx.NodeProto) -> Edit | NoMend:
+@mend_of(*OPERATORS)
+def merge_constants(view: View, node: onnx.NodeProto) -> Edit | NoMend:
     chain = [*_chain(view, node)]
     if len(chain) < 2:
         return NoMend("it is in no chain of sums and products with constants that nothing else reads")

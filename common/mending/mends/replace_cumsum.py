@@ -9,18 +9,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
 from common.mending.view import View, attribute
 
 MOST_SIZE = 128  # a product takes longer from about 160, when measured on one thread (docs/VALIDATION.md)
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
-def replace_cumsum(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("CumSum",), _replaced)
-
-
-def _replaced(view: View, node: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("CumSum")
+def replace_cumsum(view: View, node: onnx.NodeProto) -> Edit | NoMend:
     tensor, axes, shape = node.input[0], view.constant(node.input[1]), view.shape(node.input[0])
     if axes is None or shape is None:
         return NoMend("its axis or the shape of its operand is unknown")

@@ -6,18 +6,15 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, opset_of, rewritten
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of, opset_of
 from common.mending.view import Array, View, attribute
 
 WITH_OPERANDS = 10  # the version from which Slice takes its places as operands
 PARTS = ("starts", "ends", "axes", "steps")
 
 
-def slice_gather(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Gather",), _sliced)
-
-
-def _sliced(view: View, node: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("Gather")
+def slice_gather(view: View, node: onnx.NodeProto) -> Edit | NoMend:
     indices, shape, axis = view.constant(node.input[1]), view.shape(node.input[0]), attribute(node, "axis", 0)
     if indices is None:
         return NoMend("its indices are not constant")

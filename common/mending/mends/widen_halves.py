@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -18,20 +20,14 @@ def widen_halves(case: Case) -> Mended | NoMend:
     """Make every fp16 tensor inside the model fp32; inputs and outputs keep their types, behind casts."""
     if any(attribute.type in WITH_BODY for node in case.model.graph.node for attribute in node.attribute):
         return NoMend("the model has bodies, whose tensors keep their types")
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    graph, is_half = model.graph, False
-    for held in graph.initializer:
-        is_half |= _widened(held)
-    for node in graph.node:
-        for part in node.attribute:
-            is_half |= _with_float(part)
-    for value in graph.value_info:
-        is_half |= _of_half(value)
-        if _of_half(value):
-            value.type.tensor_type.elem_type = FLOAT
-    is_half |= _border(View(case.model), graph)
-    if not is_half:
+    model = deepcopy(case.model)
+    graph = model.graph
+    is_half = [_widened(held) for held in graph.initializer]
+    is_half += [_with_float(part) for node in graph.node for part in node.attribute]
+    for value in filter(_of_half, graph.value_info):
+        is_half.append(True)
+        value.type.tensor_type.elem_type = FLOAT
+    if not any([*is_half, _border(View(case.model), graph)]):
         return NoMend("the model has no fp16")
     used = [node.name for node in case.model.graph.node if node.name in case.nodes]
     return Mended(tidied(model), tuple(used))
@@ -60,26 +56,16 @@ def _with_float(one: onnx.AttributeProto) -> bool:
 def _border(view: View, graph: onnx.GraphProto) -> bool:
     """Cast inputs after they come, and outputs before they go; return whether any was in fp16."""
     defaults = {tensor.name for tensor in graph.initializer}
-    halves = [value for value in graph.input if _of_half(value)]
-    for value in halves:
-        if value.name in defaults:
+    halves = [(value, values is graph.output) for values in (graph.input, graph.output) for value in values]
+    halves = [(value, is_output) for value, is_output in halves if _of_half(value)]
+    for value, is_output in halves:
+        if not is_output and value.name in defaults:
             value.type.tensor_type.elem_type = FLOAT
             continue
         wide = fresh(view, f"{value.name}/wide")
         for node in graph.node:
-            _rename(node.input, value.name, wide)
-        graph.node.append(helper.make_node("Cast", [value.name], [wide], wide, to=FLOAT))
-    returned = [value for value in graph.output if _of_half(value)]
-    for value in returned:
-        wide = fresh(view, f"{value.name}/wide")
-        for node in graph.node:
-            _rename(node.input, value.name, wide)
-            _rename(node.output, value.name, wide)
-        graph.node.append(helper.make_node("Cast", [wide], [value.name], wide, to=HALF))
-    return bool(halves or returned)
-
-
-def _rename(names: object, before: str, after: str) -> None:
-    for place, name in enumerate(names):  # type: ignore[arg-type, var-annotated]
-        if name == before:
-            names[place] = after  # type: ignore[index]
+            for names in (node.input, node.output):
+                names[:] = [wide if name == value.name else name for name in names]
+        source, target, to = (wide, value.name, HALF) if is_output else (value.name, wide, FLOAT)
+        graph.node.append(helper.make_node("Cast", [source], [target], wide, to=to))
+    return bool(halves)

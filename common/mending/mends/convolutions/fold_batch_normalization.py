@@ -6,20 +6,19 @@ W ∗ (s x + t) + b = (W s) ∗ x + (b + W t) where no padding joins the sums (I
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import onnx
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
-from common.mending.view import Array, View, attribute, is_standard, operand
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
+from common.mending.view import Array, View, attribute, operand
 
 USUAL_EPSILON = 1e-5
 
 
-def fold_batch_normalization(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("BatchNormalization",), _folded)
-
-
-def _folded(view: View, norm: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("BatchNormalization")
+def fold_batch_normalization(view: View, norm: onnx.NodeProto) -> Edit | NoMend:
     parameters = [view.constant(operand(norm, place)) for place in range(1, 5)]
     known = [parameter.astype(np.float64) for parameter in parameters if parameter is not None]
     if len(known) < 4 or attribute(norm, "training_mode", 0) or any(norm.output[1:]):
@@ -27,10 +26,10 @@ def _folded(view: View, norm: onnx.NodeProto) -> Edit | NoMend:
     gamma, beta, mean, variance = known
     scale = gamma / np.sqrt(variance + attribute(norm, "epsilon", USUAL_EPSILON))
     shift = beta - scale * mean
-    before, after = view.writers.get(norm.input[0]), view.only_reader(norm.output[0])
-    if before is not None and is_standard(before, "Conv"):
+    before, after = view.writer(norm.input[0], "Conv"), view.only_reader(norm.output[0], "Conv")
+    if before is not None:
         return _into_producer(view, norm, before, scale, shift)
-    if after is not None and is_standard(after, "Conv") and after.input[0] == norm.output[0]:
+    if after is not None and after.input[0] == norm.output[0]:
         return _into_reader(view, norm, after, scale, shift)
     return NoMend("no convolution is before or after it")
 
@@ -80,10 +79,7 @@ def _edit(
     kept = view.constants[conv.input[1]]
     narrow = onnx.helper.tensor_dtype_to_np_dtype(kept.data_type)
     names = [fresh(view, f"{conv.name}/{part}") for part in ("folded_weight", "folded_bias")]
-    folded = onnx.NodeProto()
-    folded.CopyFrom(conv)
-    del folded.input[:], folded.output[:]
-    folded.input.extend([ends[0], *names])
-    folded.output.append(ends[1])
+    folded = deepcopy(conv)
+    folded.input[:], folded.output[:] = [ends[0], *names], [ends[1]]
     weights = {name: array.astype(narrow) for name, array in zip(names, arrays, strict=True)}
     return Edit([node.name for node in removed], [folded], weights)

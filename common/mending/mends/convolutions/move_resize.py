@@ -6,23 +6,22 @@ alike for each pixel. So they commute, with the bias.
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import onnx
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
-from common.mending.view import Array, View, attribute, is_standard, operand
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
+from common.mending.view import Array, View, attribute, operand
 
 SCALES, SIZES = 2, 3  # positions of the operands
 LEAST_OPERANDS = 3
 
 
-def move_resize(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Resize",), _moved)
-
-
-def _moved(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
-    conv = view.only_reader(resize.output[0])
-    if conv is None or not is_standard(conv, "Conv") or conv.input[0] != resize.output[0]:
+@mend_of("Resize")
+def move_resize(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
+    conv = view.only_reader(resize.output[0], "Conv")
+    if conv is None or conv.input[0] != resize.output[0]:
         return NoMend("its only reader is no convolution, or it has several readers")
     if not _is_pointwise(view, conv):
         return NoMend("the convolution after it is not of 1 × 1")
@@ -52,11 +51,9 @@ def _is_special(resize: onnx.NodeProto) -> bool:
 
 
 def _enlarges(target: Array, shape: tuple[int | None, ...] | None, *, is_size: bool) -> bool:
-    if not is_size:
-        return bool((target[:2] == 1).all() and (target[2:] >= 1).all() and (target[2:] > 1).any())
-    if shape is None or None in shape or len(shape) != len(target):
+    if is_size and (shape is None or None in shape or len(shape) != len(target)):
         return False
-    before = np.array(shape)
+    before = np.array(shape) if is_size else np.ones(len(target))
     return bool((target[:2] == before[:2]).all() and (target[2:] >= before[2:]).all() and (target > before).any())
 
 
@@ -67,12 +64,7 @@ def _swapped(view: View, resize: onnx.NodeProto, conv: onnx.NodeProto, target: A
         sizes[1] = (view.shape(conv.input[1]) or (0,))[0]
         operands[SIZES] = fresh(view, f"{resize.name}/sizes")
         weights[operands[SIZES]] = sizes
-    first, last = onnx.NodeProto(), onnx.NodeProto()
-    first.CopyFrom(conv)
-    last.CopyFrom(resize)
-    del first.output[:], last.input[:], last.output[:]
-    first.input[0] = resize.input[0]
-    first.output.append(between)
-    last.input.extend([between, *operands[1:]])
-    last.output.extend(conv.output)
+    first, last = deepcopy(conv), deepcopy(resize)
+    first.input[0], first.output[:] = resize.input[0], [between]
+    last.input[:], last.output[:] = [between, *operands[1:]], conv.output
     return Edit([resize.name, conv.name], [first, last], weights)

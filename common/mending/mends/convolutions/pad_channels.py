@@ -7,37 +7,21 @@ channels have filters of zeros, and filters that read them have zeros there. So 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
-from common.mending.view import Array, View, attribute, is_standard, operand
+from common.mending.rewrite import Edit, NoMend, fresh, mend_of
+from common.mending.view import ACTIVATIONS, Array, View, attribute, is_standard, operand
 
 ALIGNMENT, BLOCK = 4, 16  # channels; the larger block suits both widths of vectors
 LEAST_FILLED_SHARE = 0.8  # the runtime computes whole blocks: at 17 of 32 channels, padding was slower when measured
 LEAST_CHANNELS = 8  # the smaller block: with fewer channels the runtime reads the plain layout
 # Operators that keep channels apart and make no zero infinite.
-APART = frozenset(
-    [
-        "AveragePool",
-        "Clip",
-        "Elu",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "LeakyRelu",
-        "MaxPool",
-        "Relu",
-        "Selu",
-        "Sigmoid",
-        "Tanh",
-    ]
-)
+APART = ACTIVATIONS | {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Identity", "MaxPool"}
 SUMS = frozenset(["Add", "Mul", "Sub"])
 
 
@@ -51,11 +35,8 @@ class SharedChannels:
     depthwise: dict[str, onnx.NodeProto] = field(default_factory=dict)
 
 
-def pad_channels(case: Case) -> Mended | NoMend:
-    return rewritten(case, ("Conv",), _padded)
-
-
-def _padded(view: View, conv: onnx.NodeProto) -> Edit | NoMend:
+@mend_of("Conv")
+def pad_channels(view: View, conv: onnx.NodeProto) -> Edit | NoMend:
     shape = view.shape(conv.input[0])
     channels = shape[1] if shape is not None and len(shape) == 4 else None
     if channels is None:
@@ -94,8 +75,8 @@ def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, shared: 
     if is_standard(node, "Conv"):
         return _role_of_conv(view, node, tensor, channels, shared)
     if is_standard(node, *APART) and len(node.output) == 1:
-        rest = [view.constant(name) for name in node.input[1:] if name]
-        return [node.input[0], node.output[0]] if all(value is not None and value.size == 1 for value in rest) else None
+        is_apart = all(view.number(name) is not None for name in node.input[1:] if name)
+        return [node.input[0], node.output[0]] if is_apart else None
     if is_standard(node, *SUMS):
         varied = [name for name in node.input if (held := view.constant(name)) is None or held.size > 1]
         shapes = [view.shape(name) for name in varied]
@@ -130,12 +111,8 @@ def _edit(view: View, shared: SharedChannels, channels: int, more: int) -> Edit:
     for name, node in convs.items():
         is_wider = name in shared.writers or name in shared.depthwise
         filters, inputs = more * is_wider, more * (name in shared.readers)
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        weight = view.constant(node.input[1])
-        bias = view.constant(operand(node, 2)) if operand(node, 2) else None
-        if weight is None:  # never: roles are of constant weights
-            raise ValueError(f"the weight of {name} is not constant")
+        copy = deepcopy(node)
+        weight, bias = numpy_helper.to_array(view.constants[node.input[1]]), view.constant(operand(node, 2))
         space = [(0, 0)] * (weight.ndim - 2)
         copy.input[1] = fresh(view, f"{name}/padded_weight")
         weights[copy.input[1]] = np.pad(weight, [(0, filters), (0, inputs), *space])
