@@ -40,13 +40,12 @@ from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel
 from common.precision.conversion.schemes import ENGINE_FORMAT, FORMATS, Scheme
-from common.precision.judgement.bounds import BREAKS, Bounds
+from common.precision.judgement.evaluation import BREAKS, Bounds
 from common.precision.judgement.samples import SampleFiles, divided, loaded_samples
 from common.precision.mixture import Mixture, chosen, mixtures, movable
 from common.precision.notes import study_notes
 from common.precision.rows import layer_rows, mixture_rows, precision_rows
-from common.precision.sensitivity import LayerJudgement, layer_judgements
-from common.precision.study import Study, best, on_engine, scheme_results, studied
+from common.precision.study import LayerJudgement, Study, best, layer_judgements, on_engine, scheme_results, studied
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs

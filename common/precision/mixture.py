@@ -16,11 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from common.precision.conversion.schemes import Scheme
-from common.precision.judgement.bounds import Bounds
-from common.precision.judgement.evaluation import OutputJudgement
+from common.precision.judgement.evaluation import Bounds, OutputJudgement
 from common.precision.judgement.measures import noise_share, ratio_db
-from common.precision.sensitivity import LayerJudgement
-from common.precision.study import Study
+from common.precision.study import LayerJudgement, Study
 
 MIXTURES = 8
 GAIN_SCALE = 1e6  # HiGHS stops within 1e-6 of the optimum (its option mip_abs_gap)
@@ -81,16 +79,11 @@ def most_work(layers: Sequence[MovableLayer], noise: float) -> tuple[str, ...]:
 
 
 def mixtures(
-    study: Study,
-    scheme: Scheme,
-    layers: Sequence[MovableLayer],
-    work: int,
-    progress: Callable[[float, float], None],
+    study: Study, scheme: Scheme, layers: Sequence[MovableLayer], work: int, progress: Callable[[float, float], None]
 ) -> list[Mixture]:
     """Return the best mixtures under bounds from the least noise of a layer to that of all layers; a run judges each.
 
-    Args:
-        work: MACs of all contractions.
+    ``work`` is the MACs of all contractions.
     """
     noises = [layer.noise for layer in layers]
     total = sum(noises)
@@ -100,7 +93,7 @@ def mixtures(
     for place, nodes in enumerate(nodes for nodes in sets if nodes):
         target = study.folder / f"mixture-{place}.onnx"
         judgement = study.convert_and_judge(scheme, nodes, target)[study.known.main]
-        choosing = study.judge_choice(scheme, target)[study.known.main]
+        choosing = study.judge_on(study.choosing, scheme, target)[study.known.main]
         moved = [layer for layer in layers if layer.node in nodes]
         predicted = ratio_db(1.0, sum(layer.noise for layer in moved))
         share = sum(layer.macs for layer in moved) / work if work else 0.0
@@ -110,9 +103,6 @@ def mixtures(
 
 
 def chosen(found: Sequence[Mixture], bounds: Bounds) -> Mixture | None:
-    """Return the mixture with the most work in the format of those within the bounds on the samples that choose.
-
-    None if none is.
-    """
+    """Return the mixture with the most work in the format of those within the bounds on the samples that choose."""
     kept = (mixture for mixture in found if bounds.are_met(mixture.choosing))
     return max(kept, key=lambda mixture: mixture.macs_share, default=None)

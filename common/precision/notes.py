@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from common.messages.names import listed
 from common.precision.conversion.schemes import ON_ENGINE
 from common.precision.judgement.samples import RANDOM, Samples
-from common.precision.sensitivity import BEYOND_BUDGET, LayerJudgement
-from common.precision.study import SchemeResult, Study
+from common.precision.study import BEYOND_BUDGET, LayerJudgement, SchemeResult, Study
 
 FEW_SAMPLES = 30  # if all of them agree, up to 11 % may still disagree (Wilson's limit)
 MOST_NAMED = 3

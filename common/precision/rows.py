@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from common.precision.conversion.schemes import Scheme
-from common.precision.judgement.bounds import NOT_JUDGED, Bounds
-from common.precision.judgement.evaluation import OutputJudgement
+from common.precision.judgement.evaluation import NOT_JUDGED, Bounds, OutputJudgement
 from common.precision.judgement.measures import Share, accuracy, limits
 from common.precision.mixture import Mixture
-from common.precision.sensitivity import LayerJudgement
-from common.precision.study import SchemeResult, Study
+from common.precision.study import LayerJudgement, SchemeResult, Study
 from common.table_rows import FormatPrecisionRow, PrecisionLayersRow, PrecisionMixturesRow
 
 FLOAT, AS_GIVEN = "fp32", "as given"
@@ -49,8 +47,8 @@ def _row(
     left: Sequence[str],
 ) -> dict[str, Any]:
     samples, nodes = study.known.samples, result.nodes if result else ()
-    op_types = study.model.op_types
     verdict = bounds.verdict(judgement, samples.source) if judgement and name == study.known.main else NOT_JUDGED
+    in_float = [node for node in (*study.nodes, *study.not_finite) if node not in nodes]
     return {
         "number_format": result.scheme.number_format if result else FLOAT,
         "quantization_scheme": result.scheme.name if result else AS_GIVEN,
@@ -61,11 +59,9 @@ def _row(
         "sample_source": samples.source,
         "judged_sample_count": samples.count,
         "calibration_sample_count": len(study.calibration.feeds) * samples.per_run,
-        "converted_op_types": sorted({op_types[node] for node in nodes}),
+        "converted_op_types": sorted({study.model.op_types[node] for node in nodes}),
         "converted_node_count": len(nodes),
-        "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in nodes] + [*left]
-        if result
-        else [],
+        "float_nodes": [*in_float, *left] if result else [],
         "calibration_sqnr_db": _finite(result.choosing[name].sqnr_db) if result and name in result.choosing else None,
         "kernel_sqnr_db": _finite(result.kernels[name].sqnr_db) if result and name in result.kernels else None,
         **_errors(judgement),
@@ -108,11 +104,7 @@ def mixture_rows(
     bounds: Bounds,
     left: Sequence[str],
 ) -> list[PrecisionMixturesRow]:
-    """Return a row for each mixture of layers in the format and in float.
-
-    Args:
-        left: contractions that no tool converts, by name.
-    """
+    """Return a row for each mixture of layers in the format and in float; no tool converts ``left``."""
     rows = [
         {
             "mixture_index": place,

@@ -1,8 +1,9 @@
-"""One study: a model in float, its calibration, and its reference outputs, with which each format is compared."""
+"""One study: a model in float, and how far it, or one layer of it alone, is from that in each format."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,16 +14,12 @@ from common.messages.errors import PipelineError, UnusableValueError
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import FloatModel, float_model
 from common.precision.conversion.schemes import ON_ENGINE, SCHEMES, Outputs, Scheme, converted
-from common.precision.judgement.evaluation import (
-    OutputJudgement,
-    Reference,
-    judged,
-    outputs_of,
-    reference,
-)
+from common.precision.judgement.evaluation import OutputJudgement, Reference, judged, outputs_of, reference
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array
 from common.runtime.sessions.session import SessionSettings
+
+BEYOND_BUDGET = "not tried: the budget was spent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +53,7 @@ class Study:
             PipelineError: the tool cannot make it, or the runtime does not run it.
         """
         converted(scheme, self.model, self.calibration, nodes, target)
-        return self._judge_on(scheme, self.known, target)
-
-    def judge_choice(self, scheme: Scheme, target: Path) -> dict[str, OutputJudgement]:
-        """Judge a written model on the samples that choose among the schemes of a format."""
-        return self._judge_on(scheme, self.choosing, target)
+        return self.judge_on(self.known, scheme, target)
 
     def judge_kernels(self, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model as the runtime runs it on this processor; nothing where the runtime does not."""
@@ -69,7 +62,8 @@ class Study:
         except PipelineError:
             return {}
 
-    def _judge_on(self, scheme: Scheme, known: Reference, target: Path) -> dict[str, OutputJudgement]:
+    def judge_on(self, known: Reference, scheme: Scheme, target: Path) -> dict[str, OutputJudgement]:
+        """Judge a written model on the samples of a reference."""
         settings = replace(self.settings, integer_kernels=False)
         return judged(known, _outputs(scheme.outputs_of, known.samples, target, settings))
 
@@ -115,12 +109,7 @@ class SchemeResult:
 
 
 def studied(
-    path: Path,
-    folder: Path,
-    calibrating: Samples,
-    judging: Samples,
-    settings: SessionSettings,
-    scores: str | None,
+    path: Path, folder: Path, calibrating: Samples, judging: Samples, settings: SessionSettings, scores: str | None
 ) -> Study:
     """Return the study of a model.
 
@@ -168,7 +157,7 @@ def _scheme_result(study: Study, scheme: Scheme, target: Path) -> SchemeResult:
             if "DequantizeLinear" in study.model.op_types.values():
                 raise PipelineError(scheme.name, "its contractions are quantized already")
             raise PipelineError(scheme.name, "the tool takes none of the contractions")
-        choosing = study.judge_choice(scheme, target)
+        choosing = study.judge_on(study.choosing, scheme, target)
     except PipelineError as error:
         return SchemeResult(scheme, problem=error.problem)
     return SchemeResult(scheme, nodes, outputs, study.judge_kernels(target), target, choosing)
@@ -176,10 +165,11 @@ def _scheme_result(study: Study, scheme: Scheme, target: Path) -> SchemeResult:
 
 def converted_nodes(study: Study, target: Path) -> list[str]:
     """Return the contractions that a tool changed: they are gone, or they read other tensors."""
-    before = {node.name: node for node in onnx.load(study.model.path, load_external_data=False).graph.node}
-    model = onnx.load(target, load_external_data=False)
-    after = {node.name: node for node in model.graph.node}
-    return [name for name in study.nodes if name not in after or [*after[name].input] != [*before[name].input]]
+    before, after = (
+        {node.name: [*node.input] for node in onnx.load(path, load_external_data=False).graph.node}
+        for path in (study.model.path, target)
+    )
+    return [name for name in study.nodes if after.get(name) != before[name]]
 
 
 def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> SchemeResult:
@@ -220,3 +210,47 @@ def on_engine(results: Sequence[SchemeResult]) -> SchemeResult:
 def _choice_db(result: SchemeResult, study: Study) -> float:
     ratio = result.choosing[study.known.main].sqnr_db
     return -math.inf if ratio is None else ratio
+
+
+# --- layers one by one ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LayerJudgement:
+    """The judgement of a layer alone in a format; ``problem`` says why there is none, and is empty otherwise.
+
+    Attributes:
+        choosing: the same on the samples that choose; by it layers are mixed.
+    """
+
+    node: str
+    judgement: OutputJudgement | None = None
+    choosing: OutputJudgement | None = None
+    problem: str = ""
+
+
+def layer_judgements(
+    study: Study, scheme: Scheme, nodes: Sequence[str], budget_s: float, progress: Callable[[float, float], None]
+) -> list[LayerJudgement]:
+    """Judge layers in their order until the budget is spent; at least one is tried.
+
+    Args:
+        nodes: layers, the most important ones first.
+    """
+    end_s, found = time.monotonic() + budget_s, list[LayerJudgement]()
+    for place, node in enumerate(nodes):
+        if place and time.monotonic() > end_s:
+            return [*found, *(LayerJudgement(late, problem=BEYOND_BUDGET) for late in nodes[place:])]
+        found.append(_layer_judgement(study, scheme, node))
+        progress(place + 1, len(nodes))
+    return found
+
+
+def _layer_judgement(study: Study, scheme: Scheme, node: str) -> LayerJudgement:
+    target, main = study.folder / "layer.onnx", study.known.main
+    try:
+        outputs = study.convert_and_judge(scheme, [node], target)
+        choosing = study.judge_on(study.choosing, scheme, target)
+    except PipelineError as error:
+        return LayerJudgement(node, problem=error.problem)
+    return LayerJudgement(node, outputs[main], choosing[main])

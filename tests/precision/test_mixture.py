@@ -9,11 +9,10 @@ import onnx
 import pytest
 
 from common.precision.conversion.schemes import SCHEMES
-from common.precision.judgement.bounds import Bounds
+from common.precision.judgement.evaluation import Bounds
 from common.precision.judgement.samples import Samples
 from common.precision.mixture import MovableLayer, chosen, mixtures, most_work, movable
-from common.precision.sensitivity import layer_judgements
-from common.precision.study import studied
+from common.precision.study import layer_judgements, studied
 from common.runtime.sessions.session import SessionSettings
 from tests.support.models.trained_perceptron import clouds, perceptron
 

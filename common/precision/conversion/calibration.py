@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.precision.conversion.float_model import QUANTIZED, FloatModel, described
 from common.precision.conversion.quiet_runs import quiet_tool
 from common.precision.conversion.smoothing import smoothed
 from common.runtime.inputs.values import Feeds
+
+ENDS = ("lowest", "highest")  # of a range, in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +77,13 @@ class Calibration:
         Raises:
             PipelineError: the calibrator fails.
         """
-        content: dict[str, Any] = json.loads(self.ranges("MinMax").read_text(encoding="utf-8"))
-        limits = {
-            name: [_number(entry["lowest"]), _number(entry["highest"])] for name, entry in content["data"].items()
-        }
-        return [name for name, both in limits.items() if not all(map(math.isfinite, both))]
+        limits: dict[str, Any] = json.loads(self.ranges("MinMax").read_text(encoding="utf-8"))["data"]
+        return [name for name, each in limits.items() if not np.isfinite([_number(each[end]) for end in ENDS]).all()]
 
 
 def _number(entry: Any) -> float:
     """Return a number of the file, in which an array of one element is a list."""
-    value = entry["data"] if isinstance(entry, dict) else entry
-    while isinstance(value, list):
-        value = value[0]
-    return float(value)
+    return float(np.ravel(entry["data"] if isinstance(entry, dict) else entry)[0])
 
 
 class _Reader:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import onnx
-from onnx import version_converter
+from onnx import TensorProto, version_converter
 
 from common.messages.errors import PipelineError
 from common.onnx_graph.reading.naming import expand
@@ -21,13 +20,7 @@ LEAST_OPSET = 13  # scales per channel, and bfloat16 (ONNX, docs/Changelog.md)
 MOST_BYTES = 2**31 - 2**20  # of one protobuf message, less the graph
 # Contractions that engines of a board compute in few bits and that the quantizer knows; others stay in float.
 QUANTIZED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-FLOATS = (
-    onnx.TensorProto.FLOAT,
-    onnx.TensorProto.FLOAT16,
-    onnx.TensorProto.BFLOAT16,
-    onnx.TensorProto.DOUBLE,
-    onnx.TensorProto.UNDEFINED,
-)
+FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE, TensorProto.UNDEFINED)
 # These would give a product another name or type, and no table would know it.
 KEPT_APART = ("MatMulAddFusion", "ConstantSharing")
 
@@ -42,15 +35,6 @@ def _with_new_operators(model: onnx.ModelProto) -> onnx.ModelProto:
         return version_converter.convert_version(model, LEAST_OPSET)
     except Exception:  # the converter raises what it likes; formats that need a new opset then say so
         return model
-
-
-def _is_float(graph: onnx.GraphProto) -> Callable[[str], bool]:
-    """Return whether a tensor, by name, can be rounded: a product of integers is exact, and no format changes it."""
-    types = {weight.name: weight.data_type for weight in graph.initializer}
-    types |= {
-        value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
-    }
-    return lambda name: types.get(name, onnx.TensorProto.FLOAT) in FLOATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +68,7 @@ def float_model(path: Path, folder: Path) -> FloatModel:
         model, _ = expand(_with_new_operators(onnx.load(path)))
         if model.ByteSize() > MOST_BYTES:
             raise PipelineError(path, "its weights take more than 2 GB, which the quantizer does not take")
-        _optimize(model, prepared)
+        _optimize(model, prepared, {})
     except PipelineError:
         raise
     except Exception as error:  # the runtime raises a dozen unrelated types
@@ -92,7 +76,7 @@ def float_model(path: Path, folder: Path) -> FloatModel:
     return described(prepared)
 
 
-def _optimize(model: onnx.ModelProto, target: Path, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
+def _optimize(model: onnx.ModelProto, target: Path, sizes: Mapping[str, int]) -> None:
     """Write what the runtime makes of a model before it chooses kernels; ``sizes`` are of dynamic dimensions."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -114,9 +98,10 @@ def write_single(model: FloatModel, target: Path) -> None:
 def described(path: Path) -> FloatModel:
     """Return a model that is prepared, with the contractions that can be quantized."""
     graph = onnx.load(path, load_external_data=False).graph
-    nodes, floats = graph.node, _is_float(graph)
-    chosen = tuple(
-        node.name for node in nodes if node.op_type in QUANTIZED and all(map(floats, (*node.input, *node.output)))
-    )
-    tensors = {node.name: frozenset((*node.input, *node.output)) for node in nodes}
-    return FloatModel(path, chosen, tensors, {node.name: node.op_type for node in nodes})
+    types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
+    types = {weight.name: weight.data_type for weight in graph.initializer} | types
+    exact = {name for name, element in types.items() if element not in FLOATS}  # no format changes their products
+    tensors = {node.name: frozenset((*node.input, *node.output)) for node in graph.node}
+    op_types = {node.name: node.op_type for node in graph.node}
+    chosen = (name for name, op_type in op_types.items() if op_type in QUANTIZED and not exact & tensors[name])
+    return FloatModel(path, tuple(chosen), tensors, op_types)

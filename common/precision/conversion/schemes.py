@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -77,24 +78,30 @@ def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes
         scheme.make(model, calibration, nodes, target)
 
 
-def _static(quantized_type: str, method: Method, *, per_channel: bool) -> Callable[..., None]:
-    def make(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
-        from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
+def _static(
+    element_type: str,
+    method: Method,
+    model: FloatModel,
+    calibration: Calibration,
+    nodes: Sequence[str],
+    target: Path,
+    *,
+    per_channel: bool = True,
+) -> None:
+    from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
-        quantize_static(
-            model.path,
-            target,
-            op_types_to_quantize=[*QUANTIZED],
-            nodes_to_quantize=[*nodes],
-            per_channel=per_channel,
-            activation_type=QuantType[quantized_type],
-            weight_type=QuantType[quantized_type],
-            calibrate_method=CalibrationMethod[method],
-            calibration_cache_path=calibration.ranges(method),
-            extra_options={"OpTypesToExcludeOutputQuantization": [*QUANTIZED]},
-        )
-
-    return make
+    quantize_static(
+        model.path,
+        target,
+        op_types_to_quantize=[*QUANTIZED],
+        nodes_to_quantize=[*nodes],
+        per_channel=per_channel,
+        activation_type=QuantType[element_type],
+        weight_type=QuantType[element_type],
+        calibrate_method=CalibrationMethod[method],
+        calibration_cache_path=calibration.ranges(method),
+        extra_options={"OpTypesToExcludeOutputQuantization": [*QUANTIZED]},
+    )
 
 
 def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target: Path) -> None:
@@ -114,7 +121,7 @@ def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target
 
 def _smoothed(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
     smooth = calibration.smoothed()
-    _static("QInt8", "MinMax", per_channel=True)(smooth.model, smooth, nodes, target)
+    _static("QInt8", "MinMax", smooth.model, smooth, nodes, target)
 
 
 def _blocks(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
@@ -133,57 +140,45 @@ def _half(model: FloatModel, calibration: Calibration, nodes: Sequence[str], tar
     onnx.save(convert_float_to_float16(model.proto(), keep_io_types=True, node_block_list=others), target)
 
 
-def _operands(element_type: int) -> Callable[..., None]:
-    def make(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
-        onnx.save(rounded_operands(model.proto(), nodes, element_type), target)
-
-    return make
-
-
-SCHEMES = (
-    Scheme("fp16", "operands", _operands(onnx.TensorProto.FLOAT16), converts_all=True, is_handed_on=False),
-    Scheme("fp16", "whole model", _half, activations=False, converts_all=True),
-    Scheme("bf16", "operands", _operands(onnx.TensorProto.BFLOAT16), converts_all=True),
-    Scheme("int16", "per channel, min-max", _static("QInt16", "MinMax", per_channel=True)),
-    Scheme("int8", "per channel, min-max", _static("QInt8", "MinMax", per_channel=True)),
-    Scheme("int8", "per channel, percentile", _static("QInt8", "Percentile", per_channel=True)),
-    Scheme("int8", "per channel, entropy", _static("QInt8", "Entropy", per_channel=True)),
-    Scheme("int8", "per channel, smoothed", _smoothed, is_for=has_linear_layers),
-    Scheme("int8", "per tensor, min-max", _static("QInt8", "MinMax", per_channel=False)),
-    Scheme(ENGINE_FORMAT, ON_ENGINE, _whole, is_handed_on=False, outputs_of=engine_outputs),
-    Scheme("int4", "per channel, min-max", _static("QInt4", "MinMax", per_channel=True)),
-    Scheme("int4", "per channel, percentile", _static("QInt4", "Percentile", per_channel=True)),
-    Scheme("int4", "weights in blocks of 32", _blocks, activations=False, is_handed_on=False),
-)
-FORMATS = tuple(dict.fromkeys(scheme.number_format for scheme in SCHEMES))
-
-
-def rounded_operands(model: onnx.ModelProto, nodes: Sequence[str], element_type: int) -> onnx.ModelProto:
-    """Round the operands of some nodes, including weights and biases, and return the model.
+def _operands(
+    element_type: int, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path
+) -> None:
+    """Round the operands of some nodes, including weights and biases.
 
     Products and their sums stay in float32, as in engines with a wide accumulator.
 
     Args:
-        nodes: names; their operands are floats, or absent.
         element_type: of ``TensorProto``, such as BFLOAT16. The runtime rounds to the nearest, ties to even.
+        nodes: names; their operands are floats, or absent.
     """
-    chosen, rounded = {*nodes}, dict[str, str]()
+    proto, chosen, rounded = model.proto(), {*nodes}, dict[str, str]()
     placed: list[onnx.NodeProto] = []
-    for node in [*model.graph.node]:
+    for node in [*proto.graph.node]:
         for place, name in enumerate(node.input if node.name in chosen else ()):
             if name and name not in rounded:
-                rounded[name] = f"{name}/rounded"
-                placed += _casts(name, rounded[name], element_type)
+                short, rounded[name] = f"{name}/short", f"{name}/rounded"
+                placed.append(helper.make_node("Cast", [name], [short], f"{name}/shorten", to=element_type))
+                placed.append(helper.make_node("Cast", [short], [rounded[name]], f"{name}/widen", to=TensorProto.FLOAT))
             node.input[place] = rounded.get(name, name)
         placed.append(node)
-    model.graph.ClearField("node")
-    model.graph.node.extend(placed)
-    return model
+    proto.graph.ClearField("node")
+    proto.graph.node.extend(placed)
+    onnx.save(proto, target)
 
 
-def _casts(name: str, rounded: str, element_type: int) -> list[onnx.NodeProto]:
-    short = f"{name}/short"
-    return [
-        helper.make_node("Cast", [name], [short], f"{name}/shorten", to=element_type),
-        helper.make_node("Cast", [short], [rounded], f"{name}/widen", to=TensorProto.FLOAT),
-    ]
+SCHEMES = (
+    Scheme("fp16", "operands", partial(_operands, TensorProto.FLOAT16), converts_all=True, is_handed_on=False),
+    Scheme("fp16", "whole model", _half, activations=False, converts_all=True),
+    Scheme("bf16", "operands", partial(_operands, TensorProto.BFLOAT16), converts_all=True),
+    Scheme("int16", "per channel, min-max", partial(_static, "QInt16", "MinMax")),
+    Scheme("int8", "per channel, min-max", partial(_static, "QInt8", "MinMax")),
+    Scheme("int8", "per channel, percentile", partial(_static, "QInt8", "Percentile")),
+    Scheme("int8", "per channel, entropy", partial(_static, "QInt8", "Entropy")),
+    Scheme("int8", "per channel, smoothed", _smoothed, is_for=has_linear_layers),
+    Scheme("int8", "per tensor, min-max", partial(_static, "QInt8", "MinMax", per_channel=False)),
+    Scheme(ENGINE_FORMAT, ON_ENGINE, _whole, is_handed_on=False, outputs_of=engine_outputs),
+    Scheme("int4", "per channel, min-max", partial(_static, "QInt4", "MinMax")),
+    Scheme("int4", "per channel, percentile", partial(_static, "QInt4", "Percentile")),
+    Scheme("int4", "weights in blocks of 32", _blocks, activations=False, is_handed_on=False),
+)
+FORMATS = tuple(dict.fromkeys(scheme.number_format for scheme in SCHEMES))

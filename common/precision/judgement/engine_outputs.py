@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from common.fpga.rtl.engine.arithmetic import tensors_of
-from common.fpga.rtl.engine.network import Bytes, EngineNetwork, EngineTensor
+from common.fpga.rtl.engine.network import EngineNetwork
 from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import Samples
@@ -39,15 +38,9 @@ def _run(model: onnx.ModelProto, network: EngineNetwork, feeds: Feeds) -> dict[s
         for each in network.inputs
     }
     tensors = tensors_of(network, inputs)
-    return {
-        value.name: np.concatenate([_floats(each, sample, _shape(value)) for sample in tensors[each.name]])
-        for value, each in zip(model.graph.output, network.outputs, strict=True)
-    }
-
-
-def _shape(value: onnx.ValueInfoProto) -> list[int]:
-    return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-
-
-def _floats(tensor: EngineTensor, sample: Bytes, shape: Sequence[int]) -> Array:
-    return (tensor.restored(sample, shape).astype(np.int32) - tensor.zero).astype(np.float32) * tensor.scale
+    outputs = {}
+    for value, each in zip(model.graph.output, network.outputs, strict=True):
+        shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        whole = np.concatenate([each.restored(sample, shape) for sample in tensors[each.name]]).astype(np.int32)
+        outputs[value.name] = (whole - each.zero).astype(np.float32) * each.scale
+    return outputs

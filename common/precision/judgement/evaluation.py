@@ -11,12 +11,13 @@ import numpy as np
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import listed, shown
 from common.precision.judgement.measures import Share, accuracy, agreement, limits, signal_to_noise_db
-from common.precision.judgement.samples import Samples
+from common.precision.judgement.samples import RANDOM, Samples
 from common.runtime.inputs.values import Array
 from common.runtime.provider_matrix import OutputDistance, output_errors
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.stoppable import StoppableRuns
 
+SURVIVES, UNDECIDED, BREAKS, NOT_JUDGED = "survives", "undecided", "breaks", "not judged"
 TOP_5 = 5
 # Outputs of three axes are scores where their name says so; hidden states have three axes, too.
 SCORES = ("logit", "score", "prob")
@@ -84,36 +85,26 @@ def _joined(parts: Sequence[Array]) -> Array:
     return np.concatenate(parts if is_alike else [part.ravel() for part in parts])
 
 
-def reference(
-    model: Path, samples: Samples, settings: SessionSettings, scores: str | None, named: Path | None = None
-) -> Reference:
+def reference(model: Path, samples: Samples, settings: SessionSettings, scores: str | None, named: Path) -> Reference:
     """Return the outputs in float.
 
     Args:
-        named: the model that errors name, where ``model`` is a file that nobody knows.
+        named: the model that errors name; ``model`` is a file that nobody knows.
         scores: name of the output with scores of classes; None: the first that looks like one.
 
     Raises:
         UnusableValueError: there is no such output, or labels have nothing to be compared with.
         PipelineError: an output is not finite, so there is nothing to compare with.
     """
-    known = named or model
-    outputs = outputs_of(model, samples, settings, known)
+    outputs = outputs_of(model, samples, settings, named)
     if not outputs:
-        raise PipelineError(known, "no output is of floats, so nothing can be compared")
+        raise PipelineError(named, "no output is of floats, so nothing can be compared")
     if scores is not None and scores not in outputs:
         raise UnusableValueError("scores", f"no output {shown(scores)} of floats", f"there is {listed(outputs, 5)}")
-    _require_finite(known, samples, outputs)
+    _require_finite(named, samples, outputs)
     found = scores or next((name for name in outputs if _are_scores(name, outputs[name], samples.count)), None)
-    if samples.labels is not None and (found is None or samples.labels.shape != outputs[found].shape[:-1]):
-        fits = (
-            "no output holds scores of classes" if found is None else f"{shown(found)} is {list(outputs[found].shape)}"
-        )
-        raise UnusableValueError(
-            "labels", f"of shape {list(samples.labels.shape)}, but {fits}", "name it with <scores>"
-        )
-    if samples.labels is not None and found is not None:
-        _require_classes(samples.labels, outputs[found].shape[-1])
+    if samples.labels is not None:
+        _require_classes(samples.labels, found, outputs)
     return Reference(samples, outputs, found)
 
 
@@ -126,12 +117,17 @@ def _require_finite(named: Path, samples: Samples, outputs: Mapping[str, Array])
             raise PipelineError(named, problem, "give samples that the model can take")
 
 
-def _require_classes(labels: Array, count: int) -> None:
-    """Refuse labels that are no class: no format could ever be right about them.
+def _require_classes(labels: Array, scores: str | None, outputs: Mapping[str, Array]) -> None:
+    """Refuse labels without scores of their shape, and those that are no class: no format could be right about them.
 
     Raises:
         UnusableValueError: naming the first one.
     """
+    shape = outputs[scores].shape if scores is not None else ()
+    if scores is None or labels.shape != shape[:-1]:
+        fits = "no output holds scores of classes" if scores is None else f"{shown(scores)} is {list(shape)}"
+        raise UnusableValueError("labels", f"of shape {list(labels.shape)}, but {fits}", "name it with <scores>")
+    count = shape[-1]
     if (bad := labels[(labels < 0) | (labels >= count)]).size:
         raise UnusableValueError("labels", f"class {bad.flat[0]}, but there are {count}", f"give 0 to {count - 1}")
 
@@ -161,3 +157,29 @@ def _shares(known: Reference, wanted: Array, found: Array) -> tuple[Share, Share
         limits(agreement(wanted, found, TOP_5)) if wanted.shape[-1] > TOP_5 else None,
         limits(accuracy(labels, found)) if labels is not None else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least agreement and the least signal-to-noise ratio that a format must reach; None: no bound."""
+
+    agreement: float
+    sqnr_db: float | None = None
+
+    def _is_quiet(self, found: OutputJudgement) -> bool:
+        is_within = self.sqnr_db is None or (found.sqnr_db is not None and found.sqnr_db >= self.sqnr_db)
+        return is_within and not found.is_lost
+
+    def are_met(self, found: OutputJudgement) -> bool:
+        """Return whether the agreement itself, and the noise, are within the bounds."""
+        return self._is_quiet(found) and (found.top_1 is None or found.top_1.value >= self.agreement)
+
+    def verdict(self, found: OutputJudgement, source: str) -> str:
+        """Return whether the model survives a format, by the limits of the agreement and by the noise."""
+        if source == RANDOM:
+            return NOT_JUDGED
+        if not self._is_quiet(found) or (found.top_1 is not None and found.top_1.high < self.agreement):
+            return BREAKS
+        if found.top_1 is None:
+            return NOT_JUDGED if self.sqnr_db is None else SURVIVES
+        return SURVIVES if found.top_1.low >= self.agreement else UNDECIDED

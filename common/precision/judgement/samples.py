@@ -118,16 +118,13 @@ def loaded_samples(
     if twice := [name for name in images if name in arrays]:
         raise UnusableValueError("images", f"{shown(twice[0])} is in <samples> or <input>, too", "give it once")
     arrays |= images
-    is_input = (
-        LABELS in model.graph.tensors and model.graph.tensors[LABELS].kind == "input"
-    )  # no class of a sample then
-    held = None if is_input else arrays.pop(LABELS, None)
+    named = model.graph.tensors.get(LABELS)  # as an input of the model, it holds no class of a sample
+    held = None if named is not None and named.kind == "input" else arrays.pop(LABELS, None)
     labels = held if files.labels is None else _read_labels(files.labels)
     if not files.are_given:
         if labels is not None:
-            raise UnusableValueError(
-                "labels", "are of samples, and none are given", "give <samples>, <images> or <input>"
-            )
+            remedy = "give <samples>, <images> or <input>"
+            raise UnusableValueError("labels", "are of samples, and none are given", remedy)
         return model, _drawn(model.graph, max(per_run.values(), default=1), count, seed)
     return model, _samples(model.graph, arrays, labels, seed)
 
@@ -140,10 +137,8 @@ def _first_sizes(path: Path) -> dict[str, int | str]:
         return {}
     weights = {weight.name for weight in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
-    firsts = {value.name: next(iter(value.type.tensor_type.shape.dim), None) for value in inputs}
-    return {
-        name: first.dim_param or (first.dim_value or f"{name}.0") for name, first in firsts.items() if first is not None
-    }
+    firsts = {value.name: dim for value in inputs for dim in value.type.tensor_type.shape.dim[:1]}
+    return {name: first.dim_param or first.dim_value or f"{name}.0" for name, first in firsts.items()}
 
 
 def _arrays(files: SampleFiles) -> dict[str, Array]:
@@ -218,7 +213,7 @@ def _samples(graph: Graph, arrays: Mapping[str, Array], labels: Array | None, se
         raise UnusableValueError("labels", problem, "give one whole number for each sample")
     others = {name: value for name, value in make_feeds(graph, {}, seed).items() if name not in arrays}
     feeds = [
-        {**others, **{name: _part(inputs[name], array, run * steps[name]) for name, array in arrays.items()}}
+        others | {name: _part(inputs[name], array, run * steps[name]) for name, array in arrays.items()}
         for run in range(*runs)
     ]
     return Samples(feeds, per_run, GIVEN, labels, tuple(others))
