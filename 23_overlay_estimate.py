@@ -28,7 +28,7 @@ from common.cli.plan_stage import CONFIGS, source_graph
 from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
-from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
+from common.fpga.planning.whole_model import summary_of, whole_model
 from common.messages.errors import CommandLineError
 from common.view.plan.overlay_text import overlay_report
 from common.workload.layer_rows import layers_by_node
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with stage.tables.content():
                 estimate = whole_model(graph, layers_by_node(metrics, graph), engine)
             stage.note(*estimate.notes)
-            layers, summary = layer_rows(estimate), summary_of(estimate, engine)
+            layers, summary = estimate.layers, summary_of(estimate, engine)
             transaction.add_rows("overlay_layers", layers)
             transaction.add_document("overlay_summary", summary)
         stage.show(overlay_report(summary, layers))

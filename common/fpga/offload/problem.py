@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -48,6 +48,14 @@ class OffloadFlow:
     d2h_us: ThreePoint
     h2d_convert_us: ThreePoint = NONE
     d2h_convert_us: ThreePoint = NONE
+
+    @property
+    def times_us(self) -> tuple[ThreePoint, ...]:
+        return self.h2d_us, self.d2h_us, self.h2d_convert_us, self.d2h_convert_us
+
+    def timed(self, change: Callable[[ThreePoint], ThreePoint]) -> OffloadFlow:
+        """Return the tensor with all times changed alike."""
+        return OffloadFlow(self.tensor, self.producer, self.consumers, self.is_output, *map(change, self.times_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ class Problem:
             earliest = -1 if flow.producer is None else flow.producer
             if any(not earliest < consumer < len(self.items) for consumer in flow.consumers):
                 raise ValueError(f"tensor {flow.tensor} is read before it is written, or by an item that is not there")
-            _check(flow.tensor, (flow.h2d_us, flow.d2h_us, flow.h2d_convert_us, flow.d2h_convert_us))
+            _check(flow.tensor, flow.times_us)
         for option in self.options:
             covers = option.covers
             if not covers or list(covers) != sorted(set(covers)) or covers[0] < 0 or covers[-1] >= len(self.items):
@@ -135,10 +143,9 @@ class Problem:
 
 
 def _check(name: str, times: Iterable[ThreePoint]) -> None:
-    for time in times:
-        if not (0 <= time.pessimistic < math.inf and 0 <= time.likely < math.inf and 0 <= time.optimistic < math.inf):
-            wrong = next(value for value in time.cases if not 0 <= value < math.inf)
-            raise ValueError(f"{name}: {wrong} is no duration")
+    for value in (value for time in times for value in time.cases):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}: {value} is no duration")
 
 
 class Wiring:

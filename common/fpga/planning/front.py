@@ -10,21 +10,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Literal
+from operator import le
+from typing import Literal, cast
 
 from common.fpga.coefficients import Models
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
+from common.fpga.offload.problem import CASES, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.search.plan_search import Status, optimize
-from common.fpga.planning.plan import Plan, formulation_of, is_judged
+from common.fpga.planning.board_rows import case_columns
+from common.fpga.planning.plan import Plan, formulation_of, in_case, is_judged
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
-from common.graphs.sums import total
+from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
+from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint, combine
 from common.table_rows import OffloadFrontRow
 from common.workload.workload import Workload
@@ -44,10 +46,17 @@ def front_rows(
     single = _Batch(1, plan.formulation, plan.problem, workload, request, models)
     rows = list(_plans(single, plan.solution.assignment, plan.solution.status))
     for count in batch_sizes(most_batch):
-        batch = _batch(count, workload, request, models)
+        formulation = formulation_of(workload, request, models, count)
+        flows = tuple(flow.timed(partial(_times, count)) for flow in formulation.problem.flows)
+        problem = replace(formulation.problem, flows=flows)
+        batch = _Batch(count, formulation, problem, workload, request, models)
         solution = optimize(batch.likely, request.effort, request.watch)
         rows += _plans(batch, solution.assignment, solution.status)
     return [{**row, "is_on_front": not _is_beaten(row, rows)} for row in rows]
+
+
+def _times(count: int, estimate: ThreePoint) -> ThreePoint:
+    return combine(lambda value: count * value, estimate)
 
 
 def batch_sizes(most: int) -> list[int]:
@@ -55,13 +64,10 @@ def batch_sizes(most: int) -> list[int]:
     return sorted({min(2**power, most) for power in range(1, most.bit_length() + 1)} - {1}) if most > 1 else []
 
 
-def _batch(count: int, workload: Workload, request: Request, models: Models) -> _Batch:
-    formulation = formulation_of(workload, request, models, count)
-    return _Batch(count, formulation, formulation.problem, workload, request, models)
-
-
 @dataclass(frozen=True)
 class _Batch:
+    """Inferences that are planned together; ``problem`` has the times of all of them on the link and on the card."""
+
     count: int
     formulation: Formulation
     problem: Problem
@@ -71,31 +77,7 @@ class _Batch:
 
     @cached_property
     def likely(self) -> Problem:
-        return self.in_case("likely")
-
-    def in_case(self, case: Case) -> Problem:
-        """Return the problem of one batch with the host's times in one case."""
-        items = zip(self.problem.items, self.workload.step_times(case), strict=True)
-        scaled = tuple(replace(item, host_us=self.count * us) for item, us in items)
-        return replace(self.problem, items=scaled, flows=self.flows)
-
-    @cached_property
-    def flows(self) -> tuple[OffloadFlow, ...]:
-        if self.count == 1:
-            return self.problem.flows
-        return tuple(
-            replace(
-                flow,
-                h2d_us=self.times(flow.h2d_us),
-                d2h_us=self.times(flow.d2h_us),
-                h2d_convert_us=self.times(flow.h2d_convert_us),
-                d2h_convert_us=self.times(flow.d2h_convert_us),
-            )
-            for flow in self.problem.flows
-        )
-
-    def times(self, estimate: ThreePoint) -> ThreePoint:
-        return combine(lambda value: self.count * value, estimate)
+        return in_case(self.problem, self.workload, "likely", self.count)
 
     def work(self, options: Sequence[int], transferred: Sequence[str] = ()) -> CardWork:
         offers = [self.formulation.offers[option] for option in options]
@@ -107,9 +89,9 @@ class _Batch:
         offers, host = self.formulation.offers, self.workload.host
         groups = [group for option in options for group in self.formulation.candidates[offers[option].candidate].covers]
         moved_uj = total(self.workload.costs[group].energy_uj for group in groups)
-        energy = None if host.energy is None else self.times(host.energy)
-        moved = None if moved_uj is None else self.count * moved_uj
-        return HostRun(self.times(host.latency), energy, host.static_power_w, moved_us, moved)
+        energy = None if host.energy is None else _times(self.count, host.energy)
+        latency, moved = _times(self.count, host.latency), None if moved_uj is None else self.count * moved_uj
+        return HostRun(latency, energy, host.static_power_w, moved_us, moved)
 
     @property
     def stream_energy(self) -> StreamEnergy | None:
@@ -172,32 +154,28 @@ def _front_row(
 
     At the given rate so many inferences are under way at once, at the least (Little's law).
     """
-    schedules = [evaluate(batch.in_case(case), assignment, case) for case in CASES]
+    cases = [in_case(batch.problem, batch.workload, case, batch.count) for case in CASES]
+    schedules = [evaluate(problem, assignment, case) for problem, case in zip(cases, CASES, strict=True)]
     latency_us = [schedule.finish_us for schedule in schedules]
     every_us = [interval_us(schedule) for schedule in schedules] if operation == "streaming" else latency_us
     energy_uj = _energy_uj(batch, assignment, schedules, every_us)
     rate_per_s = [batch.count * 1e6 / us for us in every_us]
     totals = schedules[LIKELY].totals
-    return {
+    row = {
         "objective": objective,
         "operation": operation,
         "inference_count": batch.count,
         "in_flight_count": batch.count * math.ceil(latency_us[LIKELY] / every_us[LIKELY] - 1e-9),
         "plan_status": status,
-        "batch_latency_pessimistic_us": latency_us[0],
-        "batch_latency_likely_us": latency_us[1],
-        "batch_latency_optimistic_us": latency_us[2],
-        "pessimistic_inferences_per_s": rate_per_s[0],
-        "likely_inferences_per_s": rate_per_s[1],
-        "optimistic_inferences_per_s": rate_per_s[2],
-        "inference_energy_pessimistic_uj": energy_uj[0],
-        "inference_energy_likely_uj": energy_uj[1],
-        "inference_energy_optimistic_uj": energy_uj[2],
+        **case_columns("batch_latency_{}_us", latency_us),
+        **case_columns("{}_inferences_per_s", rate_per_s),
+        **case_columns("inference_energy_{}_uj", energy_uj),
         "engines": list(totals.engine_us),
         "batch_call_count": totals.call_count,
         "is_on_front": False,
         "is_judged": is_judged(batch.workload, batch.request),
     }
+    return cast("OffloadFrontRow", row)
 
 
 def _energy_uj(
@@ -208,24 +186,20 @@ def _energy_uj(
     transferred = [bar.label for bar in schedules[LIKELY].bars if bar.kind in ("h2d", "d2h")]
     host = batch.host(options, ThreePoint(*(schedule.totals.offloaded_host_us for schedule in schedules)))
     pairs = zip(schedules, every_us, strict=True)
-    totals = PlanTotals(*(replace(case_totals(schedule), finish_us=us) for schedule, us in pairs))
+    totals = [replace(case_totals(schedule), finish_us=us) for schedule, us in pairs]
     card, work = Card.of_board(batch.request.board), batch.work(options, transferred)
     energy = energy_rows(host, totals, work, card, batch.models.energy)
     row = next(row for row in energy if row["term"] == "new_total")
-    known = [value for value in (row["pessimistic"], row["likely"], row["optimistic"]) if value is not None]
-    return [value / batch.count for value in known] if len(known) == len(CASES) else [None] * len(CASES)
+    cases = row["pessimistic"], row["likely"], row["optimistic"]
+    return [ratio(value, batch.count) for value in cases]
 
 
-def _merits(row: OffloadFrontRow) -> tuple[float, float, float]:
-    """Return what a plan is compared by in the likely case; more is better."""
-    energy_uj = row["inference_energy_likely_uj"]
-    return -row["batch_latency_likely_us"], row["likely_inferences_per_s"], -energy_uj if energy_uj else 0.0
+def _costs(row: OffloadFrontRow) -> tuple[float, float, float]:
+    """Return what a plan is compared by in the likely case; less is better."""
+    return row["batch_latency_likely_us"], -row["likely_inferences_per_s"], row["inference_energy_likely_uj"] or 0.0
 
 
 def _is_beaten(row: OffloadFrontRow, rows: Sequence[OffloadFrontRow]) -> bool:
     """Return whether another plan is as good in everything and better in something."""
-    merits = _merits(row)
-    return any(
-        theirs != merits and all(their >= merit for their, merit in zip(theirs, merits, strict=True))
-        for theirs in map(_merits, rows)
-    )
+    costs = _costs(row)
+    return any(theirs != costs and all(map(le, theirs, costs)) for theirs in map(_costs, rows))

@@ -19,7 +19,7 @@ from common.fpga.planning.request import Request
 from common.fpga.planning.rule_classes import group_classes
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
 from common.graphs.sums import total
 from common.intervals import ThreePoint
 from common.table_rows import SpeedupRow
@@ -145,10 +145,10 @@ def formulation_of(workload: Workload, request: Request, models: Models, count: 
     return formulate(workload, candidates, engines, board, formats, request.launch_per)
 
 
-def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
-    """Return the problem with the host's times in one case, which is the case of the whole run."""
+def in_case(problem: Problem, workload: Workload, case: Case, count: int = 1) -> Problem:
+    """Return the problem of ``count`` inferences with the host's times in one case, which is that of the whole run."""
     times = workload.step_times(case)
-    items = (replace(item, host_us=us) for item, us in zip(problem.items, times, strict=True))
+    items = (replace(item, host_us=count * us) for item, us in zip(problem.items, times, strict=True))
     return replace(problem, items=tuple(items))
 
 
@@ -164,12 +164,10 @@ def relaunched(plan: Plan, request: Request) -> Plan:
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
     workload, request, assignment = plan.workload, plan.request, plan.solution.assignment
     free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
-    totals = PlanTotals(
-        *(
-            case_totals(schedule, evaluate(in_case(free, workload, case), assignment, case).finish_us)
-            for case, schedule in zip(CASES, plan.schedules, strict=True)
-        )
-    )
+    totals = [
+        case_totals(schedule, evaluate(in_case(free, workload, case), assignment, case).finish_us)
+        for case, schedule in zip(CASES, plan.schedules, strict=True)
+    ]
     rows = speedup_rows(host_run(plan), totals, card_work(plan), Card.of_board(request.board), energy)
     return [{**row, "is_judged": plan.is_judged} for row in rows]
 

@@ -93,41 +93,30 @@ def planned_kernels(
 ) -> tuple[PlannedKernel, ...]:
     """Return every engine of a plan; ``problem`` has the times in force, ``given`` the speedups by kernel name."""
     where = {(engine, instance): region for engine, instance, region in assignment.regions}
-    return tuple(
-        _kernel(formulation, problem, name, calls, where, name in given, card, energy) for name, calls in named.items()
-    )
-
-
-def _kernel(
-    formulation: Formulation,
-    problem: Problem,
-    name: str,
-    calls: Sequence[KernelCall],
-    where: Mapping[tuple[int, int], int | None],
-    is_given: bool,
-    card: Card,
-    energy: CardEnergy,
-) -> PlannedKernel:
-    options = tuple(call.option for call in calls)
-    instance = problem.options[options[0]].engine, calls[0].instance
-    estimates = [formulation.offers[option].estimate for option in options]
-    region, time_us = where.get(instance), summed([problem.options[option].time_us for option in options])
-    flops, engine = sum(each.flops for each in estimates), formulation.engines[instance[0]]
-    work = CardWork({engine.precision: flops}, sum(each.moved_bytes for each in estimates))
-    return PlannedKernel(
-        name=name,
-        engine=engine,
-        lane=instance_name(problem, *instance),
-        region=None if region is None else problem.regions[region].name,
-        options=options,
-        cycles=None if is_given else summed([estimate.cycles for estimate in estimates]),
-        time_us=time_us,
-        bound=None if is_given else _bound(estimates),
-        flops=flops,
-        moved_bytes=work.memory_bytes,
-        power_w=kernel_power_w(work, time_us, card, energy),
-        energy_uj=kernel_energy_uj(work, time_us, card, energy),
-    )
+    kernels = []
+    for name, calls in named.items():
+        options = tuple(call.option for call in calls)
+        instance = problem.options[options[0]].engine, calls[0].instance
+        estimates = [formulation.offers[option].estimate for option in options]
+        region, time_us = where.get(instance), summed([problem.options[option].time_us for option in options])
+        flops, engine = sum(each.flops for each in estimates), formulation.engines[instance[0]]
+        work = CardWork({engine.precision: flops}, sum(each.moved_bytes for each in estimates))
+        kernel = PlannedKernel(
+            name=name,
+            engine=engine,
+            lane=instance_name(problem, *instance),
+            region=None if region is None else problem.regions[region].name,
+            options=options,
+            cycles=None if name in given else summed([estimate.cycles for estimate in estimates]),
+            time_us=time_us,
+            bound=None if name in given else _bound(estimates),
+            flops=flops,
+            moved_bytes=work.memory_bytes,
+            power_w=kernel_power_w(work, time_us, card, energy),
+            energy_uj=kernel_energy_uj(work, time_us, card, energy),
+        )
+        kernels.append(kernel)
+    return tuple(kernels)
 
 
 def _bound(estimates: Sequence[KernelEstimate]) -> Bound:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from common.fpga.offload.baselines import GroupClass
 from common.fpga.planning.problem_builder import Formulation
-from common.graphs.sums import total
+from common.graphs.sums import ratio, total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
 
@@ -44,13 +44,8 @@ def _class(workload: Workload, formulation: Formulation, label: str, groups: Seq
         label=label,
         groups=tuple((formulation.item_of[group],) for group in groups),
         latency_share=workload.host_us(groups) / host.latency_us,
-        energy_share=share(energy_uj, host.energy_uj),
+        energy_share=ratio(energy_uj, host.energy_uj),
         is_regular=kind in REGULAR_KINDS and macs is not None and moved is not None,
-        intensity_flop_per_byte=share(flops, moved),
+        intensity_flop_per_byte=ratio(flops, moved),
         fused_share=None if unfused is None or moved is None or not unfused else 1 - moved / unfused,
     )
-
-
-def share(part: float | None, whole: float | None) -> float | None:
-    """Return part over whole; None if either is unknown or the whole is not positive."""
-    return None if part is None or whole is None or whole <= 0 else part / whole

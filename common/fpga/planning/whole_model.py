@@ -10,12 +10,14 @@ the engine run on the host, and the engine is called again each time control ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
-from common.fpga.kernels.estimate import Bound, scattered
+from common.fpga.kernels.estimate import scattered
 from common.fpga.kernels.overlay.cycles import PLACED, buffer_bytes, elements, ends, moved, unsupported, weight_elements
 from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
+from common.fpga.planning.board_rows import case_columns
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.graphs.source_graph import SourceGraph
@@ -25,26 +27,7 @@ from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.task_candidates import LayersByNode
 
-
-@dataclass(frozen=True, slots=True)
-class LayerTime:
-    """Time of one layer of the network; ``unit`` is array, window or host. Bytes are those of one image in int8."""
-
-    name: str
-    op_types: tuple[str, ...]
-    unit: str
-    macs: int
-    weight_bytes: int
-    moved_bytes: int
-    cycles: int
-    compute_us: float
-    memory_us: float
-    fixed_us: float
-    time_us: float
-    bound: Bound
-
-
-TimedLayer = tuple[LayerTime, OverlayStep | None]  # without a step: on the host
+TimedLayer = tuple[OverlayLayersRow, OverlayStep | None]  # without a step: on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +40,7 @@ class WholeModel:
         frames_per_second: with the configured number of host threads, each with a batch in flight.
         pipelined_frames_per_second: with enough host threads that the engines never wait.
         roofline_us: the larger of work over peak and compulsory bytes over bandwidth: a bound, not an estimate.
+        layers: ``unit`` is array, window or host. Bytes are those of one image in int8.
     """
 
     engine: str
@@ -69,7 +53,7 @@ class WholeModel:
     host_us: float
     roofline_us: float
     macs: int
-    layers: tuple[LayerTime, ...]
+    layers: list[OverlayLayersRow]
     notes: tuple[str, ...]
 
 
@@ -82,9 +66,8 @@ def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine)
     _require_one_image(layers)
     groups = [part for group in fuse(graph) for part in _parts(graph, group, layers, engine)]
     sizes = buffer_bytes(graph)
-    rows = {
-        group.nodes[-1]: _row(graph, group, layers, engine, sizes) for group in groups if not _is_placed(group, graph)
-    }
+    steps = [group for group in groups if not _is_placed(group, graph)]
+    rows = {group.nodes[-1]: _row(graph, group, layers, engine, sizes) for group in steps}
     if not any(step for _, step in rows.values()):
         raise PipelineError(engine.name, "runs no layer of the model", "it is made for convolutional networks")
     on_engine = _on_engine(graph, groups, rows)
@@ -146,36 +129,32 @@ def _on_engine(graph: SourceGraph, groups: Sequence[Group], rows: Mapping[str, T
 def _row(
     graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine, sizes: Mapping[str, int]
 ) -> TimedLayer:
-    name = group.heads[0] if group.heads else group.nodes[0]
     group_layers = tuple(layer for node in group.nodes for layer in layers[node] or ())
-    macs = sum(layer.macs for layer in group_layers if isinstance(layer, Convolution | Matmul))
-    if not all(_is_supported(layers[node], engine) for node in group.nodes):
-        return _host_row(name, group, group_layers, macs, engine), None
-    weights = sum(weight_elements(layer) for layer in group_layers)
-    read, written = moved(graph, group.nodes, sizes, engine.config.shape.bank_bytes)
-    step = engine.step(group_layers, weights, read, written)
-    row = LayerTime(
-        name=name,
-        op_types=group.op_types,
-        unit="array" if step.array_cycles else "window",
-        macs=macs,
-        weight_bytes=weights,
-        moved_bytes=weights + read + written,
-        cycles=step.array_cycles + step.window_cycles,
-        compute_us=step.compute_us,
-        memory_us=step.memory_us,
-        fixed_us=step.fixed_us,
-        time_us=step.time_us,
-        bound=step.bound,
-    )
+    step, unit, weights, moved_bytes, cycles = None, "host", 0, 0, 0
+    if all(_is_supported(layers[node], engine) for node in group.nodes):
+        weights = sum(weight_elements(layer) for layer in group_layers)
+        read, written = moved(graph, group.nodes, sizes, engine.config.shape.bank_bytes)
+        step = engine.step(group_layers, weights, read, written)
+        unit, moved_bytes = "array" if step.array_cycles else "window", weights + read + written
+        cycles = step.array_cycles + step.window_cycles
+    # On the host: a scalar loop over the operations, once for every image of the batch.
+    operations = sum(map(_operations, group_layers)) * engine.config.engine_count
+    host_us = operations * engine.config.host.operation_ns * 1e-3
+    row: OverlayLayersRow = {
+        "engine_layer": group.heads[0] if group.heads else group.nodes[0],
+        "op_types": list(group.op_types),
+        "unit": unit,
+        "macs": sum(layer.macs for layer in group_layers if isinstance(layer, Convolution | Matmul)),
+        "weight_bytes": weights,
+        "moved_bytes": moved_bytes,
+        "engine_cycles": cycles,
+        "compute_us": step.compute_us if step else host_us,
+        "memory_us": step.memory_us if step else 0.0,
+        "fixed_us": step.fixed_us if step else 0.0,
+        "kernel_latency_likely_us": step.time_us if step else host_us,
+        "board_bound": step.bound if step else "compute",
+    }
     return row, step
-
-
-def _host_row(name: str, group: Group, layers: Sequence[Layer], macs: int, engine: OverlayEngine) -> LayerTime:
-    """Time a group on the host: a scalar loop over its operations, once for every image of the batch."""
-    operations = sum(map(_operations, layers)) * engine.config.engine_count
-    time_us = operations * engine.config.host.operation_ns * 1e-3
-    return LayerTime(name, group.op_types, "host", macs, 0, 0, 0, time_us, 0.0, 0.0, time_us, "compute")
 
 
 def _operations(layer: Layer) -> int:
@@ -203,8 +182,8 @@ def _summary(
     config, batch = engine.config, engine.config.engine_count
     rows, steps = [row for row, _ in timed], [step for _, step in timed if step]
     engine_us = sum(step.time_us for step in steps)
-    host_us = sum(row.time_us for row in rows if row.unit == "host") + around_us
-    macs = sum(row.macs for row in rows if row.unit != "host")
+    host_us = _sum((row for row in rows if row["unit"] == "host"), "kernel_latency_likely_us") + around_us
+    macs = _sum((row for row in rows if row["unit"] != "host"), "macs")
     work_us = macs / engine.peak_macs_per_us
     latency = scattered(engine_us + host_us, config.scatter.band, work_us)
     busy = scattered(engine_us, config.scatter.band, work_us)
@@ -221,9 +200,13 @@ def _summary(
         host_us=host_us,
         roofline_us=_roofline_us(graph, engine, rows),
         macs=macs,
-        layers=tuple(rows),
+        layers=rows,
         notes=notes,
     )
+
+
+def _sum(rows: Iterable[OverlayLayersRow], column: str) -> Any:
+    return sum(row[column] for row in rows)  # type: ignore[literal-required]
 
 
 def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], calls: int) -> float:
@@ -234,68 +217,43 @@ def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], c
     return calls * host.call_us + batch * (inputs * host.input_ns * 1e-3 + crossing / host.link_bytes_per_s * 1e6)
 
 
-def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[LayerTime]) -> float:
+def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[OverlayLayersRow]) -> float:
     """Return the roofline bound: all work over the peak, or weights, input and output once over the bandwidth.
 
     Williams, Waterman, Patterson, CACM 52(4), 2009.
     """
-    compulsory_bytes = sum(row.weight_bytes for row in rows) + sum(ends(graph))
-    work_us = sum(row.macs for row in rows) / engine.peak_macs_per_us
+    compulsory_bytes: int = _sum(rows, "weight_bytes") + sum(ends(graph))
+    work_us: float = _sum(rows, "macs") / engine.peak_macs_per_us
     return max(work_us, compulsory_bytes / (engine.config.ports.memory_bytes_per_s * 1e-6))
 
 
-def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tuple[str, ...]:
+def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) -> tuple[str, ...]:
     notes = list(engine.config.assumptions)
-    hosted: dict[tuple[str, ...], list[LayerTime]] = {}
+    hosted: dict[str, list[OverlayLayersRow]] = {}
     for row in rows:
-        if row.unit == "host":
-            hosted.setdefault(row.op_types, []).append(row)
+        if row["unit"] == "host":
+            hosted.setdefault("+".join(row["op_types"]), []).append(row)
     for op_types, alike in hosted.items():
         others = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-        time_us = sum(row.time_us for row in alike)
-        layers = f"{alike[0].name}{others} ({'+'.join(op_types)})"
+        layers, time_us = f"{alike[0]['engine_layer']}{others} ({op_types})", _sum(alike, "kernel_latency_likely_us")
         notes.append(f"{layers}: no unit on {engine.name}, {time_us:,.0f} us on the host")
     if calls > 1:
         notes.append(f"the engine is called {calls} times, because there are layers on the host between")
     return tuple(notes)
 
 
-def layer_rows(estimate: WholeModel) -> list[OverlayLayersRow]:
-    return [
-        {
-            "engine_layer": layer.name,
-            "op_types": list(layer.op_types),
-            "unit": layer.unit,
-            "macs": layer.macs,
-            "weight_bytes": layer.weight_bytes,
-            "moved_bytes": layer.moved_bytes,
-            "engine_cycles": layer.cycles,
-            "compute_us": layer.compute_us,
-            "memory_us": layer.memory_us,
-            "fixed_us": layer.fixed_us,
-            "kernel_latency_likely_us": layer.time_us,
-            "board_bound": layer.bound,
-        }
-        for layer in estimate.layers
-    ]
-
-
 def summary_of(estimate: WholeModel, engine: OverlayEngine) -> OverlaySummaryDocument:
-    latency, rate = estimate.latency_us, estimate.frames_per_second
-    return {
+    summary = {
         "engine": estimate.engine,
         "board": estimate.board,
         "clock_mhz": engine.clock_mhz,
         "image_count": estimate.batch,
         "macs": estimate.macs,
-        "batch_latency_pessimistic_us": latency.pessimistic,
-        "batch_latency_likely_us": latency.likely,
-        "batch_latency_optimistic_us": latency.optimistic,
+        **case_columns("batch_latency_{}_us", estimate.latency_us.cases),
         "engine_us": estimate.engine_us,
         "host_us": estimate.host_us,
-        "pessimistic_frames_per_s": rate.pessimistic,
-        "likely_frames_per_s": rate.likely,
-        "optimistic_frames_per_s": rate.optimistic,
+        **case_columns("{}_frames_per_s", estimate.frames_per_second.cases),
         "pipelined_frames_per_s": estimate.pipelined_frames_per_second.likely,
         "roof_us": estimate.roofline_us,
     }
+    return cast("OverlaySummaryDocument", summary)

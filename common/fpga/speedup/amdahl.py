@@ -86,13 +86,6 @@ class AmdahlTerms:
     added: Mapping[str, Sequence[float]]
     hidden: Mapping[str, Sequence[float]]
 
-    def kernel(self, case: int) -> float:
-        return sum(values[case] for values in self.kernels.values())
-
-    def overhead(self, case: int) -> float:
-        plus, minus = (sum(values[case] for values in part.values()) for part in (self.added, self.hidden))
-        return plus - minus
-
     @property
     def amounts(self) -> dict[str, Sequence[float]]:
         split = self.kernels if len(self.kernels) > 1 else {}
@@ -118,36 +111,24 @@ def amdahl_rows(objective: Objective, unit: str, terms: AmdahlTerms) -> list[Spe
     ``total_speedup`` is the former total over the new one: :func:`common.fpga.speedup.amdahl.total_speedup` of f, S_k
     and the overheads as fractions of the former total.
     """
-    derived = _derived(terms, terms.total) if terms.total else dict.fromkeys(_NAMES, UNKNOWN)
-    amounts: Mapping[str, Cases] = terms.amounts if terms.total else dict.fromkeys(terms.amounts, UNKNOWN)
+    cases = [_derived(terms, total, case) for case, total in enumerate(terms.total or ())]
+    host, fraction, kernel, new, speedup, break_even = zip(*cases, strict=True) if cases else [UNKNOWN] * 6
+    amounts: Mapping[str, Cases] = terms.amounts if cases else dict.fromkeys(terms.amounts, UNKNOWN)
     return [
-        row(objective, "host_total", derived["host_total"], unit),
-        row(objective, "accelerated_fraction", derived["accelerated_fraction"], "share"),
-        row(objective, "kernel_speedup", derived["kernel_speedup"], "ratio"),
+        row(objective, "host_total", host, unit),
+        row(objective, "accelerated_fraction", fraction, "share"),
+        row(objective, "kernel_speedup", kernel, "ratio"),
         *(row(objective, name, values, unit) for name, values in amounts.items()),
-        row(objective, "new_total", derived["new_total"], unit),
-        row(objective, "total_speedup", derived["total_speedup"], "ratio"),
-        row(objective, "break_even_kernel_speedup", derived["break_even_kernel_speedup"], "ratio"),
+        row(objective, "new_total", new, unit),
+        row(objective, "total_speedup", speedup, "ratio"),
+        row(objective, "break_even_kernel_speedup", break_even, "ratio"),
     ]
 
 
-_NAMES = (
-    "host_total",
-    "accelerated_fraction",
-    "kernel_speedup",
-    "new_total",
-    "total_speedup",
-    "break_even_kernel_speedup",
-)
-
-
-def _derived(terms: AmdahlTerms, totals: Sequence[float]) -> dict[str, Cases]:
-    cases = (_derived_case(terms, total, case) for case, total in enumerate(totals))
-    return dict(zip(_NAMES, zip(*cases, strict=True), strict=True))
-
-
-def _derived_case(terms: AmdahlTerms, total: float, case: int) -> tuple[float | None, ...]:
-    moved, kernel, overhead = terms.moved[case], terms.kernel(case), terms.overhead(case)
+def _derived(terms: AmdahlTerms, total: float, case: int) -> tuple[float | None, ...]:
+    parts = terms.kernels, terms.added, terms.hidden
+    kernel, added, hidden = (sum(values[case] for values in part.values()) for part in parts)
+    moved, overhead = terms.moved[case], added - hidden
     new = total - moved + kernel + overhead
     fraction = moved / total
     break_even = break_even_kernel_speedup(fraction, overhead / total)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from common.files.configuration import Section
 from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.messages.errors import PipelineError
@@ -24,7 +24,7 @@ ADDED_PARTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 
 
 def energy_rows(
-    host: HostRun, totals: PlanTotals, work: CardWork, card: Card, coefficients: CardEnergy
+    host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Card, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
     """Return the rows of the energy: host busy + host idle + card static + card dynamic + link = new total.
 
@@ -38,18 +38,20 @@ def energy_rows(
         return amdahl_rows("energy", "uj", AmdahlTerms(None, NOTHING.cases, *unknown, hidden={}))
     kernels = {name: cost.cases for name, cost in dynamic_uj(work, card, coefficients).items()}
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
-    if any(case.kernel_us > 0 for case in totals.cases):  # without a kernel, the machine needs no card
+    if any(case.kernel_us > 0 for case in totals):  # without a kernel, the machine needs no card
         added = card_static_uj(totals, card)
         link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
         added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
-        added["host_idle"] = host_idle_uj(host, totals, waiting_w)
+        of_host = zip(waiting_w.cases, host.rest_us.cases, strict=True)
+        waits = zip(totals, of_host, strict=True)
+        added["host_idle"] = [w * max(case.finish_us - us, 0.0) for case, (w, us) in waits]
     return amdahl_rows("energy", "uj", AmdahlTerms(host.energy_uj.cases, moved_uj.cases, kernels, added, hidden={}))
 
 
-def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]:
+def card_static_uj(totals: Sequence[CaseTotals], card: Card) -> dict[str, Sequence[float]]:
     """Divide the card's static energy of one inference over its activities; no time counts twice."""
     parts_uj: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
-    for watts, case in zip(card.static_w.cases, totals.cases, strict=True):
+    for watts, case in zip(card.static_w.cases, totals, strict=True):
         times = {"transfer": case.transfer_us, "conversion": case.conversion_us, "launch": case.launch_us}
         whole = sum(times.values())
         fraction = min(1.0, case.finish_us / whole) if whole else 0.0
@@ -57,12 +59,6 @@ def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]
             parts_uj[name].append(watts * us * fraction)
         parts_uj["card_static"].append(watts * max(case.finish_us - whole * fraction, 0.0))
     return dict(parts_uj)
-
-
-def host_idle_uj(host: HostRun, totals: PlanTotals, waiting_w: ThreePoint) -> Sequence[float]:
-    """Return the host's static energy while it waits for the card."""
-    of_host = zip(waiting_w.cases, host.rest_us.cases, strict=True)
-    return [w * max(case.finish_us - us, 0.0) for case, (w, us) in zip(totals.cases, of_host, strict=True)]
 
 
 def dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> Mapping[str, ThreePoint]:
@@ -138,9 +134,8 @@ class CardEnergy:
             PipelineError: the link is unknown.
         """
         if kind not in self.link_pj_per_byte:
-            raise PipelineError(
-                "host_link.kind", f"no energy per byte is known for {quoted(kind)}", f"known: {', '.join(LINKS)}"
-            )
+            text = f"known: {', '.join(LINKS)}"
+            raise PipelineError("host_link.kind", f"no energy per byte is known for {quoted(kind)}", text)
         return self.link_pj_per_byte[kind]
 
 
@@ -150,18 +145,10 @@ def read_card_energy(file: Section) -> CardEnergy:
     Raises:
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    parts = [
-        _costs(file, key, names)
-        for key, names in (
-            ("compute_pj_per_flop", tuple(PRECISION_BITS)),
-            ("memory_pj_per_byte", MEMORIES),
-            ("link_pj_per_byte", LINKS),
-        )
-    ]
+    known = (("compute_pj_per_flop", PRECISION_BITS), ("memory_pj_per_byte", MEMORIES), ("link_pj_per_byte", LINKS))
+    parts = []
+    for key, names in known:
+        below = file.section(key)
+        parts.append({name: below.constant(name).as_cost() for name in names})
     file.close()
     return CardEnergy(*parts)
-
-
-def _costs(file: Section, key: str, names: tuple[str, ...]) -> dict[str, ThreePoint]:
-    below = file.section(key)
-    return {name: below.constant(name).as_cost() for name in names}

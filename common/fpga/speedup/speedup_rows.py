@@ -20,14 +20,14 @@ from common.fpga.speedup.totals import (
     TO_HOST,
     Card,
     CardWork,
+    CaseTotals,
     HostRun,
-    PlanTotals,
 )
 from common.table_rows import SpeedupRow
 
 
 def speedup_rows(
-    host: HostRun, totals: PlanTotals, work: CardWork, card: Card, coefficients: CardEnergy
+    host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Card, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
     """Return all terms of all objectives, for the work of one inference on the card.
 
@@ -41,30 +41,29 @@ def speedup_rows(
     ]
 
 
-def latency_rows(host: HostRun, totals: PlanTotals, work: CardWork, card: Card) -> list[SpeedupRow]:
+def latency_rows(host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Card) -> list[SpeedupRow]:
     """Return the rows of the latency: rest + kernels + transfer + conversion + launch - overlap = finish."""
-    cases = totals.cases
     terms = AmdahlTerms(
         total=host.latency_us.cases,
         moved=host.offloaded_us.cases,
-        kernels={"kernel": [case.kernel_us for case in cases]},
+        kernels={"kernel": [case.kernel_us for case in totals]},
         added={
-            "transfer": [case.transfer_us for case in cases],
-            "conversion": [case.conversion_us for case in cases],
-            "launch": [case.launch_us for case in cases],
+            "transfer": [case.transfer_us for case in totals],
+            "conversion": [case.conversion_us for case in totals],
+            "launch": [case.launch_us for case in totals],
         },
-        hidden={"overlap": [case.overlap_us(rest_us) for case, rest_us in zip(cases, host.rest_us.cases, strict=True)]},
+        hidden={"overlap": [case.overlap_us(us) for case, us in zip(totals, host.rest_us.cases, strict=True)]},
     )
     load_us = [1e6 * work.weight_bytes / rate for rate in card.link_bytes_per_s.cases]
     return [*amdahl_rows("latency", "us", terms), *_break_even_rows(host, totals, load_us)]
 
 
-def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]) -> list[SpeedupRow]:
+def _break_even_rows(host: HostRun, totals: Sequence[CaseTotals], load_us: Sequence[float]) -> list[SpeedupRow]:
     launches: list[float | None] = []
     batches: list[float | None] = []
     paybacks: list[float | None] = []
     of_host = zip(host.latency_us.cases, host.rest_us.cases, strict=True)
-    for case, load, (alone_us, rest_us) in zip(totals.cases, load_us, of_host, strict=True):
+    for case, load, (alone_us, rest_us) in zip(totals, load_us, of_host, strict=True):
         times_us = alone_us, case.finish_us, case.without_launch_us(rest_us)
         launches.append(break_even_launch_us(*times_us, case.launch_us, case.launch_count))
         batches.append(break_even_batch(*times_us) if case.launch_count else None)
@@ -77,22 +76,21 @@ def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]
     ]
 
 
-def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
+def throughput_rows(host: HostRun, totals: Sequence[CaseTotals]) -> list[SpeedupRow]:
     """Return the rows of the throughput: busy time by kind of resource, interval, and rate before and after.
 
     The interval is the busy time of the busiest resource, which a pipeline with enough buffers reaches.
     Before offloading, one inference follows the other, because the host is the only resource.
     """
     busy = {
-        "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals.cases],
+        "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals],
         "busy_engine": [
-            max((us for name, us in case.busy_us.items() if name not in NOT_ENGINES), default=0.0)
-            for case in totals.cases
+            max((us for name, us in case.busy_us.items() if name not in NOT_ENGINES), default=0.0) for case in totals
         ],
-        "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals.cases],
-        "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
+        "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals],
+        "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals],
     }
-    intervals = [max(case.busy_us.values()) for case in totals.cases]
+    intervals = [max(case.busy_us.values()) for case in totals]
     alone = host.latency_us.cases
     speedups = [us / interval for us, interval in zip(alone, intervals, strict=True)]
     return [

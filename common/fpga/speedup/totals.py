@@ -51,8 +51,10 @@ class HostRun:
     @property
     def moved_uj(self) -> ThreePoint | None:
         """Return the energy of the part that moves: its power is as uncertain as the run's, and its time its own."""
-        if self.energy_uj is None or self.offloaded_uj is None or not self.offloaded_us.likely:
-            return None if self.energy_uj is None or self.offloaded_uj is None else ThreePoint.exactly(0.0)
+        if self.energy_uj is None or self.offloaded_uj is None:
+            return None
+        if not self.offloaded_us.likely:
+            return ThreePoint.exactly(0.0)
         watts = combine(lambda uj, us: uj / us, self.energy_uj, self.latency_us)
         uj_per_us = self.offloaded_uj / self.offloaded_us.likely / watts.likely
         return combine(lambda w, us, whole: min(uj_per_us * w * us, whole), watts, self.offloaded_us, self.energy_uj)
@@ -95,19 +97,6 @@ class CaseTotals:
         if self.finish_without_launch_us is not None:
             return self.finish_without_launch_us
         return self.finish_us - max(self.launch_us - max(self.overlap_us(rest_us), 0.0), 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanTotals:
-    """One inference under the plan, in three cases."""
-
-    pessimistic: CaseTotals
-    likely: CaseTotals
-    optimistic: CaseTotals
-
-    @property
-    def cases(self) -> tuple[CaseTotals, CaseTotals, CaseTotals]:
-        return self.pessimistic, self.likely, self.optimistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +154,7 @@ class Card:
 
 def case_totals(schedule: Schedule, finish_without_launch_us: float | None = None) -> CaseTotals:
     """Return the sums of a schedule; the other finish is that of the same assignment with free launches, if known."""
-    sums = schedule.totals
+    sums, finish_us = schedule.totals, schedule.finish_us
     busy_us = {HOST: sums.host_us, TO_CARD: sums.h2d_us, TO_HOST: sums.d2h_us, **sums.engine_us}
-    return CaseTotals(
-        kernel_us=sums.kernel_us,
-        transfer_us=sums.h2d_us + sums.d2h_us,
-        conversion_us=sums.convert_us,
-        launch_us=sums.launch_us,
-        finish_us=schedule.finish_us,
-        busy_us=busy_us,
-        launch_count=sums.launch_count,
-        finish_without_launch_us=finish_without_launch_us,
-    )
+    parts_us = sums.kernel_us, sums.h2d_us + sums.d2h_us, sums.convert_us, sums.launch_us
+    return CaseTotals(*parts_us, finish_us, busy_us, sums.launch_count, finish_without_launch_us)

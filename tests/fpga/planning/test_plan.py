@@ -20,9 +20,10 @@ from common.fpga.plan_results import alternative, baselines, plan_results, workl
 from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.plan import card_work, in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
-from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
+from common.fpga.planning.plan_rows import candidate_rows, kernel_rows
 from common.fpga.planning.request import Request, Requests
 from common.fpga.speedup import draws
+from common.graphs.sums import ratio
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
 from common.workload.formats import WiderLayers
@@ -290,11 +291,9 @@ def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, model
     assert back[5]["plan_latency_likely_us"] >= back[0]["plan_latency_likely_us"]
 
 
-@pytest.mark.parametrize(
-    ("part", "whole", "expected"), [(3, 4, 0.75), (None, 4, None), (3, None, None), (3, 0, None), (3, -1, None)]
-)
+@pytest.mark.parametrize(("part", "whole", "expected"), [(3, 4, 0.75), (None, 4, None), (3, None, None), (3, 0, None)])
 def test_a_share_of_nothing_is_unknown(part, whole, expected):
-    assert share(part, whole) == expected
+    assert ratio(part, whole) == expected
 
 
 def test_an_array_over_regions_says_how_far_published_clocks_reach(plan, models):

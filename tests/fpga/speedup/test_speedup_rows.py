@@ -14,7 +14,7 @@ from common.fpga.speedup.amdahl import total_speedup
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.odds import Odds, TermInformation
 from common.fpga.speedup.speedup_rows import speedup_rows
-from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
+from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.intervals import ThreePoint
 
@@ -40,7 +40,7 @@ LIKELY = CaseTotals(
 )
 BAD = CaseTotals(9_001, 401, 59, 307, 11_003, {"host": 1_998, "engine": 9_308, "h2d": 260, "d2h": 141}, 7, 10_607)
 GOOD = CaseTotals(1_009, 251, 47, 151, 3_301, {"host": 1_998, "engine": 1_160, "h2d": 163, "d2h": 88}, 7, 3_200)
-TOTALS = PlanTotals(BAD, LIKELY, GOOD)
+TOTALS = [BAD, LIKELY, GOOD]
 WORK = CardWork({"int8": 1_000_003}, memory_bytes=700_001, link_bytes=50_021, weight_bytes=3_000_017)
 CARD = Card(ThreePoint(7, 5, 4), 75.0, "hbm2", "pcie", ThreePoint(8.5e9, 10e9, 12e9))
 
@@ -144,14 +144,14 @@ def test_throughput_by_hand():
 
 def test_the_busiest_of_several_engines_counts_once():
     both = CaseTotals(30, 0, 0, 0, 37, {"host": 7, "first": 19, "second": 11}, 2)
-    found = rows_of(host(41, None, None, 34, None), PlanTotals(both, both, both))
+    found = rows_of(host(41, None, None, 34, None), [both, both, both])
     assert likely(found, "throughput", "busy_engine") == 19
 
 
 def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
     stays = host(10_007, 100_003, 3, 0, 0)
     alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
-    found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork({}, 0))
+    found = rows_of(stays, [alone, alone, alone], CardWork({}, 0))
     for objective in ("latency", "energy", "throughput"):
         assert likely(found, objective, "total_speedup") == 1
     assert likely(found, "latency", "kernel_speedup") is None
@@ -171,7 +171,7 @@ def test_every_term_has_its_unit():
 def test_a_host_that_is_busy_until_the_end_waits_for_nothing():
     """Its own work of 1,998 us hides that of the card, which ends a nanosecond earlier by rounding."""
     hidden = CaseTotals(1_000, 0, 0, 0, 1_997.999, {"host": 1_998, "engine": 1_000}, 1)
-    found = rows_of(totals=PlanTotals(hidden, hidden, hidden))
+    found = rows_of(totals=[hidden, hidden, hidden])
     assert likely(found, "energy", "host_idle") == 0
     assert likely(found, "energy", "card_static") == pytest.approx(5 * 1_997.999)
 
@@ -213,7 +213,7 @@ def plans(draw):
     work = CardWork(
         {"fp32": draw(st.integers(0, 10**12))}, draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)), 11
     )
-    return alone, PlanTotals(case(), case(), case()), work
+    return alone, [case(), case(), case()], work
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def plans(draw):
 def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
     alone, totals, work = plan
     found = rows_of(alone, totals, work)
-    for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
+    for end, case in zip(("pessimistic", "likely", "optimistic"), totals, strict=True):
         cell = {term: row[end] for (of, term), row in found.items() if of == "latency"}
         added = cell["transfer"] + cell["conversion"] + cell["launch"] - cell["overlap"]
         kernels = alone.offloaded_us.likely / cell["kernel_speedup"]
@@ -271,7 +271,7 @@ def test_a_pipeline_with_that_interval_exists(jobs):
 def test_no_pipeline_is_slower_than_one_inference_or_faster_than_its_busiest_part(plan):
     alone, totals, work = plan
     found = rows_of(alone, totals, work)
-    for end, case in zip(("pessimistic", "likely", "optimistic"), totals.cases, strict=True):
+    for end, case in zip(("pessimistic", "likely", "optimistic"), totals, strict=True):
         interval = found["throughput", "new_total"][end]
         assert interval <= case.finish_us * (1 + 1e-9)
         assert all(interval >= busy for busy in case.busy_us.values())
@@ -292,10 +292,8 @@ def with_busy(case, busy_us):
 def test_the_hosts_interval_is_on_both_sides():
     rests = (2_000, 1_998, 2_002)  # 9,001 - 7,001 and so on
     assert UNSURE.rest_us.cases == rests
-    cases = [
-        replace(case, busy_us=case.busy_us | {"host": rest}) for case, rest in zip(TOTALS.cases, rests, strict=True)
-    ]
-    found = rows_of(UNSURE, PlanTotals(*cases))
+    cases = [replace(case, busy_us=case.busy_us | {"host": rest}) for case, rest in zip(TOTALS, rests, strict=True)]
+    found = rows_of(UNSURE, [*cases])
     for objective in ("latency", "throughput"):
         row = found[objective, "host_total"]
         assert (row["pessimistic"], row["likely"], row["optimistic"]) == (9_001, 10_007, 12_011)
@@ -328,7 +326,7 @@ def test_a_plan_that_moves_nothing_is_1_in_every_case(likely_us, short, long, en
     energy = ThreePoint(energy_uj * short, energy_uj, energy_uj * long)
     alone = HostRun(latency, energy, 3.0, ThreePoint.exactly(0.0), 0.0)
     cases = (CaseTotals(0, 0, 0, 0, us, {"host": us}, 0, us) for us in latency.cases)
-    found = rows_of(alone, PlanTotals(*cases), CardWork({}, 0))
+    found = rows_of(alone, [*cases], CardWork({}, 0))
     for objective in ("latency", "energy", "throughput"):
         row = found[objective, "total_speedup"]
         assert (row["pessimistic"], row["likely"], row["optimistic"]) == (1, 1, 1)
@@ -339,7 +337,7 @@ def test_a_plan_that_moves_nothing_is_1_in_every_case(likely_us, short, long, en
 def test_a_short_host_is_worse_for_every_plan(plan, short, long):
     """The case that is named pessimistic is the one with the lower speedup, whatever stays on the host."""
     alone, totals, _ = plan
-    likely_us, moved_us, finish = alone.latency_us.likely, alone.offloaded_us.likely, totals.likely.finish_us
+    likely_us, moved_us, finish = alone.latency_us.likely, alone.offloaded_us.likely, totals[1].finish_us
     card_us = finish - (likely_us - moved_us)
     speedups = [scale * likely_us / (scale * (likely_us - moved_us) + card_us) for scale in (short, 1.0, long)]
     for lower, higher in pairwise(speedups):

@@ -244,8 +244,7 @@ def _size(choices: Choices) -> Any:
 
 def _longest_ns(problem: Problem) -> int:
     """Return a time by which every plan could finish: all work one after the other."""
-    flows = problem.flows
-    links = [time for flow in flows for time in (flow.h2d_us, flow.h2d_convert_us, flow.d2h_us, flow.d2h_convert_us)]
+    links = [time for flow in problem.flows for time in flow.times_us]
     calls = [time for option in problem.options for time in (option.time_us, option.launch_us)]
     host_us = sum(item.host_us for item in problem.items)
     return nanoseconds(host_us + sum(time.likely for time in [*links, *calls])) + len(problem.options)

@@ -98,16 +98,7 @@ def _in_nanoseconds(problem: Problem) -> Problem:
         return ThreePoint.exactly(max(least_ns, nanoseconds(estimate.likely)) / 1000)
 
     items = (replace(item, host_us=nanoseconds(item.host_us) / 1000) for item in problem.items)
-    flows = (
-        replace(
-            flow,
-            h2d_us=whole(flow.h2d_us),
-            d2h_us=whole(flow.d2h_us),
-            h2d_convert_us=whole(flow.h2d_convert_us),
-            d2h_convert_us=whole(flow.d2h_convert_us),
-        )
-        for flow in problem.flows
-    )
+    flows = (flow.timed(whole) for flow in problem.flows)
     options = (
         replace(option, time_us=whole(option.time_us, 1), launch_us=whole(option.launch_us))
         for option in problem.options
