@@ -13,9 +13,9 @@ from common.fpga.hand_off.units import ComputeUnit, connectivity, engine_ports
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
+from common.fpga.replicas.rows import units
 from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import FrameStage, ReplicaStream
-from common.fpga.replicas.timeline import units
 
 FOLDER = "replicas"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from common.fpga.offload.problem import CASES, Case, OffloadFlow
 from common.fpga.planning.plan import Plan, in_case
@@ -64,9 +66,8 @@ class Frame:
 def frame_of(plan: Plan) -> Frame:
     """Return a frame of the plan's model, with all groups on the card that some engine of a replica computes."""
     formulation, problem = plan.formulation, plan.problem
-    offered = {
-        offer.candidate for offer in formulation.offers if formulation.engines[offer.engine].kind in KINDS
-    }  # chains are left out: a stream hides their launches, and batches read their weights once
+    offered = {offer.candidate for offer in formulation.offers if formulation.engines[offer.engine].kind in KINDS}
+    # Chains are left out: a stream hides their launches, and batches read their weights once.
     items = {
         formulation.item_of[candidate.covers[0]]: (index, candidate.task)
         for index, candidate in enumerate(formulation.candidates)
@@ -116,15 +117,9 @@ def _crossing(flows: Sequence[OffloadFlow], card: frozenset[int]) -> tuple[list[
 
 def _live_bytes(flows: Iterable[TensorFlow]) -> int:
     """Return the most bytes that are alive at once where groups run in their order; a model's input counts too."""
-    steps: dict[int, int] = {}
+    steps = Counter[int]()
     for flow in flows:
         first = -1 if flow.producer is None else flow.producer
-        size = flow.card_bytes or 0
-        steps[first] = steps.get(first, 0) + size
-        after = max((first, *flow.consumers)) + 1
-        steps[after] = steps.get(after, 0) - size
-    alive = most = 0
-    for step in sorted(steps):
-        alive += steps[step]
-        most = max(most, alive)
-    return most
+        steps[first] += flow.card_bytes or 0
+        steps[max((first, *flow.consumers)) + 1] -= flow.card_bytes or 0
+    return max(accumulate(steps[step] for step in sorted(steps)), default=0)

@@ -11,7 +11,7 @@ side. What stays is decided greedily, by the traffic that a page saves in each c
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -100,12 +100,11 @@ def keeps_weights(task: Task) -> bool:
 
 
 def _read_bytes(graph: SourceGraph, group: Group, precision: str) -> dict[str, int]:
-    sizes: dict[str, int] = {}
+    sizes = Counter[str]()
     for tensor in border(graph, group.nodes):
-        size = card_bytes(tensor.size_bytes, tensor.dtype, precision)
-        if tensor.role == "read" and size:
+        if tensor.role == "read":
             stored = graph.storage.get(tensor.tensor, tensor.tensor)
-            sizes[stored] = sizes.get(stored, 0) + size
+            sizes[stored] += card_bytes(tensor.size_bytes, tensor.dtype, precision) or 0
     return sizes
 
 
@@ -192,24 +191,17 @@ def chosen(candidates: Sequence[ResidentCandidate], pages: int) -> list[Resident
 def kept_bytes(contents: Iterable[FrameTensor | int], tasks: Mapping[int, Task]) -> dict[int, KeptBytes]:
     """Return what stays on the chip of each call that has a part of it, in bytes of one frame.
 
-    Args:
-        contents: activations, and positions of calls whose weights stay.
-        tasks: of the calls, by their position.
+    ``contents`` are activations, and positions of calls whose weights stay; ``tasks`` are by their position.
     """
-    amounts: dict[int, KeptBytes] = {}
-
-    def add(call: int, name: str, size: int) -> None:
-        before = amounts.get(call, NOTHING_KEPT)
-        amounts[call] = replace(before, **{name: getattr(before, name) + size})
-
+    amounts = defaultdict[int, Counter[str]](Counter)
     for content in contents:
         if isinstance(content, int):
-            add(content, "weights", tasks[content].weight_bytes)
+            amounts[content]["weights"] += tasks[content].weight_bytes
         else:
-            add(content.writer, "written", content.bytes)
+            amounts[content.writer]["written"] += content.bytes
             for reading in content.readings:
-                add(reading.call, "operand" if reading.is_operand else "beside", reading.bytes)
-    return amounts
+                amounts[reading.call]["operand" if reading.is_operand else "beside"] += reading.bytes
+    return {call: KeptBytes(**of_call) for call, of_call in amounts.items()}
 
 
 def with_kept(tasks: Mapping[int, Task], contents: Iterable[FrameTensor | int]) -> list[Task]:

@@ -7,7 +7,7 @@ them: a region gives no more frames than the least, over its resources, of the m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -32,6 +32,9 @@ BISECTIONS = 40
 # Candidates of a division are compared by calls over so many frames and over the most; the best of either, by all
 # numbers of frames.
 COMPARED_FRAMES, MOST_CANDIDATES = 8, 6
+
+
+Candidate = tuple[Division, dict[str, int], list[FrameStage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ def find_streams(
     for replica in one_array(board, precision, models, frame, arrays):
         candidates.append(("one array", {}, [FrameStage(replica, 0, frame.calls)]))
     found: dict[Division, ReplicaStream] = {}
-    for division, counts, stages in _promising(timing, frame, candidates):
-        best = _best_batch(timing, frame, division, counts, stages)
+    for candidate in _promising(timing, frame, candidates):
+        best, division = _best_batch(timing, frame, candidate), candidate[0]
         if best is not None and (division not in found or _merit(best) > _merit(found[division])):
             found[division] = best
     if not found:
@@ -102,20 +105,13 @@ def batches(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def _best_batch(
-    timing: CallTimes, frame: Frame, division: Division, counts: dict[str, int], stages: Sequence[FrameStage]
-) -> ReplicaStream | None:
+def _best_batch(timing: CallTimes, frame: Frame, candidate: Candidate) -> ReplicaStream | None:
     """Return the stream with the fewest frames in a call that is nearly the quickest, of those that fit the memory."""
-    streams = [
-        stream(timing, frame, division, counts, _placed(timing, frame, division, counts, stages, frames), frames)
-        for frames in batches(timing.models.replicas.most_frames)
-    ]
+    numbers = batches(timing.models.replicas.most_frames)
+    streams = [_stream(timing, frame, candidate, frames) for frames in numbers]
     fitting = [each for each in streams if each.memory_bytes <= timing.board.memory.capacity_bytes]
     most = max((each.card_rate_per_s.likely for each in fitting), default=0.0)
     return next((each for each in fitting if each.card_rate_per_s.likely >= NEARLY * most), None)
-
-
-Candidate = tuple[Division, dict[str, int], list[FrameStage]]
 
 
 def _promising(timing: CallTimes, frame: Frame, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -125,11 +121,10 @@ def _promising(timing: CallTimes, frame: Frame, candidates: Iterable[Candidate])
     """
     ranked: dict[tuple[Division, int], list[tuple[float, int]]] = {}
     listed, most = list(candidates), timing.models.replicas.most_frames
-    for index, (division, counts, stages) in enumerate(listed):
+    for index, candidate in enumerate(listed):
         for frames in {min(COMPARED_FRAMES, most), most}:
-            placed = _placed(timing, frame, division, counts, stages, frames)
-            rate = stream(timing, frame, division, counts, placed, frames).card_rate_per_s.likely
-            ranked.setdefault((division, frames), []).append((-rate, index))
+            rate = _stream(timing, frame, candidate, frames).card_rate_per_s.likely
+            ranked.setdefault((candidate[0], frames), []).append((-rate, index))
     chosen = {index for rated in ranked.values() for _, index in sorted(rated)[:MOST_CANDIDATES]}
     yield from (listed[index] for index in sorted(chosen))
 
@@ -148,19 +143,13 @@ def _divided(timing: CallTimes, frame: Frame, replica: Replica, counts: dict[str
                 yield "layers", counts, stages
 
 
-def _placed(
-    timing: CallTimes,
-    frame: Frame,
-    division: Division,
-    counts: Mapping[str, int],
-    stages: Sequence[FrameStage],
-    frames: int,
-) -> Sequence[FrameStage]:
-    """Return the stages with what stays on the chip; replicas that share each call exchange theirs over the memory."""
-    if division == "heads":
-        return stages
-    left = stages[0].replica.left(timing.board, counts)
-    return [keeping(timing, frame, stage, frames, left) for stage in stages]
+def _stream(timing: CallTimes, frame: Frame, candidate: Candidate, frames: int) -> ReplicaStream:
+    """Return a stream with what stays on the chip; replicas that share each call exchange theirs over the memory."""
+    division, counts, stages = candidate
+    if division != "heads":
+        left = stages[0].replica.left(timing.board, counts)
+        stages = [keeping(timing, frame, stage, frames, left) for stage in stages]
+    return stream(timing, frame, division, counts, stages, frames)
 
 
 def has_heads(call: FrameCall) -> bool:
@@ -190,8 +179,7 @@ def _packed(loads: Sequence[dict[str, float]], most_us: float) -> list[int]:
         together = {unit: busy.get(unit, 0.0) + us for unit, us in load.items()}
         if index > starts[-1] and any(us > most_us for us in together.values()):
             starts.append(index)
-            busy = {}
-            together = dict(load)
+            busy, together = {}, load
         busy |= together
     return starts
 
@@ -208,23 +196,15 @@ def _bound_per_s(
     for replica in replicas:
         work = timing.work(replica, ideal if isinstance(replica.main, SystolicArray) else frame.calls, most)
         quickest.append((replica.fabric, per_s(work.slowest_us.likely / most)))
-    of_regions = 0.0
-    for budget in timing.board.budgets:
-        limits = [
-            max(limit / needed * rate if needed else math.inf for needed, rate in pairs)
-            for limit, pairs in _by_resource(budget, quickest)
-        ]
-        of_regions += min(limits, default=0.0)
+    of_regions = sum(min(_limits(budget, quickest), default=0.0) for budget in timing.board.budgets)
     shared = [us.likely for us in (frame.host_us, frame.to_card_us, frame.to_host_us) if us.likely > 0]
     found = max(each.rate_per_s.likely for each in streams)
     return max(found, min([of_regions, *map(per_s, shared)]))
 
 
-def _by_resource(
-    budget: Resources, quickest: Sequence[tuple[Resources, float]]
-) -> Iterator[tuple[float, list[tuple[float, float]]]]:
-    """Yield each resource's amount in a region, with the need and the rate of every replica."""
+def _limits(budget: Resources, quickest: Sequence[tuple[Resources, float]]) -> Iterator[float]:
+    """Yield by resource that a replica needs the most frames per second that any replica makes of a region's budget."""
     for index, limit in enumerate(amounts(replace(budget, memory_channels=0.0))):
-        pairs = [(min(limit, amounts(fabric)[index]), rate) for fabric, rate in quickest]  # a vendor's may need more
-        if any(needed for needed, _ in pairs):
-            yield limit, pairs
+        needs = [(min(limit, amounts(fabric)[index]), rate) for fabric, rate in quickest]  # a vendor's may need more
+        if any(needed for needed, _ in needs):
+            yield max(limit / needed * rate if needed else math.inf for needed, rate in needs)

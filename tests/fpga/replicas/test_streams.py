@@ -13,9 +13,9 @@ from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import replicas_for, shared_ports
+from common.fpga.replicas.rows import first_calls, units
 from common.fpga.replicas.search import CallTimes, balanced, batches, find_streams, has_heads
 from common.fpga.replicas.stream import FrameStage, stream
-from common.fpga.replicas.timeline import first_calls, units
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pooling
 from common.workload.tasks import Task, batched
