@@ -38,7 +38,7 @@ from common.cli.flags.load_flags import telemetry_flags
 from common.files.configuration import Section
 from common.generation.decoder import Decoder, decoder_of
 from common.generation.figures import HostRates, generation_rows, generation_summary, phase_figures
-from common.generation.loop import AnswerPlan, GenerationPlan, drawn_prompt, generate, require_room, unheard
+from common.generation.loop import AnswerPlan, GenerationPlan, drawn_prompt, generate, require_room
 from common.generation.phases import PREFILL, WHOLE, work_by_part
 from common.generation.streams.live import LiveTokens
 from common.load.telemetry import posts_to
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with posts_to(given.post, token_file, path.name, stage.note) as follow, OtherWork() as other_work:
                 live = LiveTokens()
                 follow(live)
-                listener = live.heard if given.post else unheard
+                listener = live.heard if given.post else None
                 tokens, failure = generate(session, decoder, plan, given.seed, path, progress, listener)
             stage.note(*other_work.notes(options.threads))
             rows = generation_rows(tokens, decoder, work_by_part(decoder)[WHOLE], plan)

@@ -156,30 +156,32 @@ def decoder_of(model: LoadedModel, sizes: Mapping[str, int], given: Mapping[str,
     tokens = next((tensor for tensor in inputs if tensor.name in TOKENS), None)
     if tokens is None and all(pair.kind == "state" for pair in pairs):
         return _loop_of_states(model, inputs, pairs, sizes)
-    if tokens is None or tokens.shape is None or not _takes_tokens(tokens):
+    if tokens is None or tokens.shape is None or not _takes_tokens(tokens.shape):
         problem = f"has no input of tokens: none of {listed(TOKENS, 5)} has a batch and a free length"
         raise UnusableValueError("model", problem, "export it with a dynamic sequence")
-    logits = next((graph.tensors[name] for name in graph.outputs if _is_logits(graph.tensors[name], pairs)), None)
+    presents = {pair.present.name for pair in pairs}
+    scores = (graph.tensors[name] for name in graph.outputs if name not in presents)
+    logits = next((tensor for tensor in scores if len(tensor.shape or ()) == 3), None)
     if logits is None:
         problem = "has no output of three axes with a score for each number of the vocabulary"
         raise UnusableValueError("model", problem, "export it with its head")
     new = _name(tokens.shape[1])
-    grown = next((pair for pair in pairs if pair.kind == "growing"), None)
-    past = _name(grown.past.shape[grown.axis]) if grown and grown.past.shape and grown.axis is not None else None
-    windows = _windows(pairs)
+    past = next((_name(_length(pair)) for pair in pairs if pair.kind == "growing"), None)
+    rolling = ((_name(_length(pair)), pair.window) for pair in pairs)
+    windows = {name: window for name, window in rolling if name is not None and window is not None}
     totals = _totals(inputs, {new, past, *windows})
+    moving = {new, past, *windows, *totals}
     fixed = {name: BATCH for name in [_name(tokens.shape[0])] if name}
-    fixed |= {name: size for name, size in sizes.items() if name not in {new, past, *windows, *totals}}
-    _require_bound(model, {new, past, *windows, *totals, *fixed})
-    still = _still([tensor for tensor in inputs if tensor is not tokens], pairs, {new, past, *windows, *totals})
+    fixed |= {name: size for name, size in sizes.items() if name not in moving}
+    _require_bound(model, moving | {*fixed})
+    still = _still([tensor for tensor in inputs if tensor is not tokens], pairs, moving)
     if len(tokens.shape) == 3 and isinstance(tokens.shape[2], int):
         drawn_rows(tokens.shape[2])  # now, and not in the time of a token
     return Decoder(model, pairs, tokens, logits, new, past, totals, fixed, still, windows)
 
 
-def _takes_tokens(tokens: Tensor) -> bool:
+def _takes_tokens(shape: Sequence[Count]) -> bool:
     """Return whether an input has a batch, a free length or that of one token, and else at most a fixed width."""
-    shape = tokens.shape or ()
     has_width = len(shape) == 3 and isinstance(shape[2], int)
     return (len(shape) == 2 or has_width) and (_name(shape[1]) is not None or shape[1] == 1)
 
@@ -191,10 +193,15 @@ def _require_growth(pairs: Sequence[CachePair]) -> None:
         UnusableValueError: naming the first one.
     """
     for pair in pairs:
-        length = pair.past.shape[pair.axis] if pair.past.shape and pair.axis is not None else None
+        length = _length(pair)
         if pair.kind == "growing" and not pair.is_measured and isinstance(length, int):
             problem = f"{pair.present.name} cannot be fed to {pair.past.name}: it grows, and the input takes {length}"
             raise UnusableValueError("model", f"{problem} tokens", "leave the length free")
+
+
+def _length(pair: CachePair) -> Count | None:
+    """Return the extent of a cache's input along the axis that grows."""
+    return pair.past.shape[pair.axis] if pair.past.shape and pair.axis is not None else None
 
 
 def _extents(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -230,12 +237,6 @@ def _require_bound(model: LoadedModel, known: Collection[str | None]) -> None:
         raise UnusableValueError("dim", f"{listed(missing, 5)} not bound", f"add for example <dim> {missing[0]}=128")
 
 
-def _windows(pairs: Sequence[CachePair]) -> dict[str, int]:
-    rolling = (pair for pair in pairs if pair.axis is not None and pair.window is not None and pair.past.shape)
-    named = ((_name(pair.past.shape[pair.axis]), pair.window) for pair in rolling)  # type: ignore[index]
-    return {name: window for name, window in named if name is not None and window is not None}
-
-
 def require_prompt(decoder: Decoder, length: int, quantity: str) -> None:
     """Refuse a prompt of several tokens for a model whose calls take one.
 
@@ -248,10 +249,9 @@ def require_prompt(decoder: Decoder, length: int, quantity: str) -> None:
 
 
 def require_length(decoder: Decoder, length: int, quantity: str, room: int | None = None) -> None:
-    """Refuse a length for which a buffer has no room.
+    """Refuse a length of tokens in the caches for which a buffer has no room.
 
     Args:
-        length: tokens in the caches after a call.
         quantity: the setting that leads to this length.
         room: length of the buffers, if the model does not fix it.
 
@@ -267,11 +267,6 @@ def require_length(decoder: Decoder, length: int, quantity: str, room: int | Non
 def _name(dim: object) -> str | None:
     """Return the name of an extent that is one dimension; None for a number or another expression."""
     return next(iter(dim.names)) if isinstance(dim, Expression) and str(dim) in dim.names else None
-
-
-def _is_logits(tensor: Tensor, pairs: Sequence[CachePair]) -> bool:
-    is_cache = any(pair.present.name == tensor.name for pair in pairs)
-    return not is_cache and tensor.shape is not None and len(tensor.shape) == 3
 
 
 def _totals(inputs: Sequence[Tensor], others: set[str | None]) -> tuple[str, ...]:

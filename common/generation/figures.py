@@ -11,9 +11,15 @@ import numpy as np
 from common.generation.decoder import Decoder
 from common.generation.loop import GenerationPlan, Token
 from common.generation.phases import DECODE, PREFILL, PartWork, moved_bytes
-from common.graphs.sums import ratio, total
+from common.graphs.sums import product, ratio, total
 from common.latency.statistics import estimate_columns, percentile
 from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
+
+# Figures of the longest decode that the summary repeats.
+OF_DECODE = (
+    *("token_p50_us", "token_p50_low_us", "token_p50_high_us", "tokens_per_s", "joules_per_token_j", "bound"),
+    *("arithmetic_intensity_flop_per_byte", "attained_bytes_per_s", "memory_roof_share", "compute_roof_share"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +110,9 @@ def _phase_row(place: int, rows: Sequence[GenerationRow], rates: HostRates, sequ
         "compute_roof_share": ratio(compute_s, time_s),
         "memory_roof_share": ratio(memory_s, time_s),
         "bound": None if roof_s is None else "compute" if roof_s == compute_s else "memory",
-        "joules_per_token_j": ratio(_times(rates.average_power_w, time_s), taken),
+        "joules_per_token_j": ratio(product((rates.average_power_w, time_s)), taken),
     }
     return cast("GenerationPhasesRow", row)
-
-
-def _times(left: float | None, right: float) -> float | None:
-    return None if left is None else left * right
 
 
 def _mean(counts: Sequence[int | None]) -> int | None:
@@ -127,24 +129,17 @@ def generation_summary(
     """Return the time to the first token of the longest prompt, and the time per token after the longest past."""
     first = _longest(phases, PREFILL, "new_token_count")
     later = _longest(phases, DECODE, "past_token_count")
-    prompts = [row for row in counted(rows) if first and _is_of(row, first, plan)]
+    of_prompt = (first["length_index"], PREFILL) if first else None
+    answers = counted(rows)
+    prompts = [row for row in answers if (plan.place(row["answer_index"]), row["generation_phase"]) == of_prompt]
     first_us = np.array([row["token_us"] for row in prompts])
     last = later or first
-    names: tuple[str, ...] = (
-        "token_p50_us",
-        "token_p50_low_us",
-        "token_p50_high_us",
-        "tokens_per_s",
-        "joules_per_token_j",
-        "bound",
-    )
-    names += ("arithmetic_intensity_flop_per_byte", "attained_bytes_per_s", "memory_roof_share", "compute_roof_share")
-    of_decode = {name: later[name] if later else None for name in names}  # type: ignore[literal-required]
+    of_decode = {name: later[name] if later else None for name in OF_DECODE}  # type: ignore[literal-required]
     figures = {
         "threads": threads,
         "prompt_token_count": first["new_token_count"] if first else None,
         "answer_token_count": max(answer.count for answer in plan.answers),
-        "answer_count": len({row["answer_index"] for row in counted(rows)}),
+        "answer_count": len({row["answer_index"] for row in answers}),
         "first_token_us": float(first_us.mean()) if prompts else None,
         "first_token_low_us": float(first_us.min()) if prompts else None,
         "first_token_high_us": float(first_us.max()) if prompts else None,
@@ -158,8 +153,3 @@ def generation_summary(
 def _longest(phases: Sequence[GenerationPhasesRow], phase: str, length: str) -> GenerationPhasesRow | None:
     of_phase = [row for row in phases if row["generation_phase"] == phase]
     return max(of_phase, key=lambda row: row[length], default=None)  # type: ignore[literal-required]
-
-
-def _is_of(row: GenerationRow, phase: GenerationPhasesRow, plan: GenerationPlan) -> bool:
-    place = plan.place(row["answer_index"]) == phase["length_index"]
-    return place and row["generation_phase"] == phase["generation_phase"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -80,13 +81,11 @@ def host_times(rows: Sequence[GenerationRow], *, is_loop: bool = False) -> HostT
     past, times = (np.array([row[name] for row in decode], float) for name in ("past_token_count", "token_us"))
     slope = _growth(past, times)
     base = float(times.mean() - slope * past.mean())
-    lengths: dict[int, list[float]] = {}
+    lengths = defaultdict[int, list[float]](list)
     for row in used:
         if row["generation_phase"] == PREFILL:
-            lengths.setdefault(row["new_token_count"], []).append(row["token_us"])
-    prompts = [(length, float(np.mean(of_length))) for length, of_length in lengths.items()]
-    if is_loop:
-        prompts = [(1, base)]
+            lengths[row["new_token_count"]].append(row["token_us"])
+    prompts = [(1, base)] if is_loop else [(length, float(np.mean(us))) for length, us in lengths.items()]
     answers = {row["answer_index"] for row in decode}
     return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()), len(answers))
 

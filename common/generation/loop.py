@@ -47,10 +47,6 @@ class TokenListener(Protocol):
     def __call__(self, token: Token, *, is_last: bool) -> None: ...
 
 
-def unheard(token: Token, *, is_last: bool) -> None:
-    """Hear of nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
     """An answer of ``count`` tokens to ``prompt``, after ``past`` tokens for which the caches hold zeros."""
@@ -136,7 +132,7 @@ def generate(
     seed: int,
     path: Path,
     progress: Callable[[float, float], None],
-    listener: TokenListener = unheard,
+    listener: TokenListener | None = None,
 ) -> tuple[list[Token], PipelineError | None]:
     """Return the tokens, and the error that ended the generation early; None: it did not end early.
 
@@ -151,7 +147,8 @@ def generate(
             answer = plan.answers[plan.place(number)]
             for token in _answer(calls, answer, number):
                 tokens.append(token)
-                listener(token, is_last=token.index + 1 == answer.count)
+                if listener is not None:
+                    listener(token, is_last=token.index + 1 == answer.count)
             progress(number + 1, count)
     except PipelineError as error:
         if not tokens:

@@ -86,10 +86,10 @@ def _embedding(graph: Graph, tokens: str) -> list[str]:
     while waiting:
         for name in graph.consumers.get(waiting.pop(), ()):
             node = graph.by_name[name]
-            if any(graph.tensors[operand].kind == "weight" for operand in node.inputs if operand):
-                found += [name] * (node.op_type not in PASSED_ON)
             if node.op_type in PASSED_ON:
                 waiting += node.outputs
+            elif any(graph.tensors[operand].kind == "weight" for operand in node.inputs if operand):
+                found.append(name)
     return found
 
 
@@ -170,8 +170,7 @@ def moved_bytes(decoder: Decoder, work: PartWork, call: CallSizes) -> int | None
     if moved is None or call.room is None or work.cache_bytes == 0:
         return moved
     grown = replace(call, room=None)
-    kept = (decoder.at(pair.present.size_bytes, grown) for pair in decoder.pairs if pair.kind == "growing")
-    whole = total(kept)
+    whole = total(decoder.at(pair.present.size_bytes, grown) for pair in decoder.pairs if pair.kind == "growing")
     return None if whole is None else moved - whole // call.total * call.past
 
 
@@ -192,13 +191,12 @@ def phase_rows(decoder: Decoder, points: Sequence[PhasePoint], bound: Collection
         phase: {part: one.over(_sizes_over_length(decoder, phase)) for part, one in work.items()}
         for phase in dict.fromkeys(point.phase for point in points)
     }
-    rows = [
-        _row(decoder, point, part, one, over[point.phase][part], swept)
-        for point in points
-        for part, one in work.items()
-    ]
-    keys = [(str(row["dimensions"]), row["generation_phase"], row["model_part"]) for row in rows]
-    return [row for place, row in enumerate(rows) if keys.index(keys[place]) == place]
+    rows: dict[tuple[str, str, str], PhaseWorkRow] = {}
+    for point in points:
+        for part, one in work.items():
+            row = _row(decoder, point, part, one, over[point.phase][part], swept)
+            rows.setdefault((str(row["dimensions"]), point.phase, part), row)
+    return [*rows.values()]
 
 
 def _sizes_over_length(decoder: Decoder, phase: str) -> dict[str, Count]:
@@ -218,10 +216,9 @@ def _sizes_over_length(decoder: Decoder, phase: str) -> dict[str, Count]:
 def _row(
     decoder: Decoder, point: PhasePoint, part: str, work: PartWork, over: PartWork, swept: Set[str]
 ) -> PhaseWorkRow:
-    call = point.call
-    sizes = decoder.sizes(call)
-    at_point = work.over(sizes)
-    flops, moved = at_point.flops, moved_bytes(decoder, work, call)
+    call, sizes = point.call, decoder.sizes(point.call)
+    at_point, moved = work.over(sizes), moved_bytes(decoder, work, call)
+    flops = at_point.flops
     return {
         "dimensions": {name: size for name, size in sizes.items() if name in swept},
         "generation_phase": point.phase,

@@ -6,9 +6,11 @@ at most 16 bits. What the file has in fewer bits stays as it is. Products that r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from common.generation.decoder import CallSizes, Decoder
 from common.generation.phases import HEAD, model_parts, valid_bytes
@@ -22,6 +24,7 @@ from common.onnx_graph.counts import NodeCount, count_nodes
 WEIGHT_BITS: Mapping[str, float] = {"bf16": 16.0, "int8": 8.0, "int4": 4 + 16 / 128}
 OTHER_BITS = 16.0
 ONE_TOKEN = CallSizes(0, 1)
+Key = TypeVar("Key", bool, float)
 PROJECTED = ("Attention", MICROSOFT)  # the only attention that has the projections of its queries, keys and values
 
 
@@ -61,14 +64,15 @@ class Resident:
     def weight_bytes(self) -> int:
         """All weights, each once, with the whole table of the embedding."""
         shares = {name: self._share(count, name) for count in self.counts for name in self._weights(count.node)}
-        sizes = {name: self.decoder.at(self.graph.tensors[name].size_bytes, CallSizes(0, 1)) or 0 for name in shares}
+        sizes = {name: self.decoder.at(self.graph.tensors[name].size_bytes, ONE_TOKEN) or 0 for name in shares}
         return round(sum(sizes[name] * share for name, share in shares.items()))
 
     @cached_property
     def rounds(self) -> int:
         """Groups of products with weights that follow each other in one call."""
-        inputs = {self._round(count.node) for count in self.counts if self._is_product(count)}
-        return len(inputs - {None})
+        products = (count.node for count in self.counts if self._is_product(count))
+        computed = ([name for name in node.inputs if name and not self._is_constant(name)] for node in products)
+        return len({names[0] for names in computed if names})
 
     def call(self, call: CallSizes) -> ResidentCall:
         """Return what a call computes and reads. The head computes the last token alone: an answer needs no other."""
@@ -84,19 +88,15 @@ class Resident:
         Raises:
             UnusableValueError: those of a node depend on data.
         """
-        of_parts: dict[bool, list[Count]] = {False: [], True: []}
-        for count in self.counts:
-            of_parts[self.parts[count.node.name] == HEAD].append(_known(count.figure("macs"), count.node.name))
-        return sum_of(of_parts[False]), sum_of(of_parts[True])
+        names = ((count, count.node.name) for count in self.counts)
+        sums = _sums((self.parts[name] == HEAD, _known(count.figure("macs"), name)) for count, name in names)
+        return sums.get(False, 0), sums.get(True, 0)
 
     @cached_property
     def _reads(self) -> Mapping[float, Count]:
         """Bytes in the file that a call reads of all weights, by the share of them that stays on the card."""
-        of_share: dict[float, list[Count]] = {}
-        for count in self.counts:
-            for name in self._weights(count.node):
-                of_share.setdefault(self._share(count, name), []).append(_known(count.read_bytes(name), name))
-        return {share: sum_of(sizes) for share, sizes in of_share.items()}
+        weights = ((count, name) for count in self.counts for name in self._weights(count.node))
+        return _sums((self._share(count, name), _known(count.read_bytes(name), name)) for count, name in weights)
 
     def cache_bytes(self, call: CallSizes) -> int:
         """Return the bytes of all caches after a call, and of inputs that no call changes, such as an encoder's keys.
@@ -108,18 +108,14 @@ class Resident:
 
     @cached_property
     def _caches(self) -> Mapping[float, Count]:
-        of_share: dict[float, list[Count]] = {}
-        for pair in self.decoder.pairs:
-            size = _known(valid_bytes(self.decoder, pair), pair.present.name)
-            of_share.setdefault(_kept(pair.present, OTHER_BITS), []).append(size)
-        for tensor in self.decoder.still:
-            of_share.setdefault(_kept(tensor, OTHER_BITS), []).append(_known(tensor.size_bytes, tensor.name))
-        return {share: sum_of(sizes) for share, sizes in of_share.items()}
+        sizes = [(pair.present, valid_bytes(self.decoder, pair)) for pair in self.decoder.pairs]
+        sizes += [(tensor, tensor.size_bytes) for tensor in self.decoder.still]
+        return _sums((_kept(tensor, OTHER_BITS), _known(size, tensor.name)) for tensor, size in sizes)
 
     def logit_bytes(self) -> int:
         """Return the bytes of one token's scores in 16 bits; 0 for a model without scores."""
         shape = self.decoder.logits.shape if self.decoder.logits else None
-        return int(at(shape[-1], self.decoder.sizes(CallSizes(0, 1))) * OTHER_BITS / 8) if shape else 0
+        return int(at(shape[-1], self.decoder.sizes(ONE_TOKEN)) * OTHER_BITS / 8) if shape else 0
 
     def _weights(self, node: Node) -> Sequence[str]:
         return [name for name in node.inputs if name and self.graph.tensors[name].kind == "weight"]
@@ -150,15 +146,17 @@ class Resident:
 
     def _is_constant(self, name: str) -> bool:
         """Return whether a tensor is a weight, or made of weights alone, such as a dequantized one."""
-        if self.graph.tensors[name].kind == "weight":
-            return True
         maker = self.graph.producer.get(name)
-        return maker is not None and all(
-            self.graph.tensors[one].kind == "weight" for one in self.graph.by_name[maker].inputs if one
-        )
+        read = [name] if maker is None else filter(None, self.graph.by_name[maker].inputs)
+        return all(self.graph.tensors[one].kind == "weight" for one in read)
 
-    def _round(self, node: Node) -> str | None:
-        return next((name for name in node.inputs if name and not self._is_constant(name)), None)
+
+def _sums(counts: Iterable[tuple[Key, Count]]) -> dict[Key, Count]:
+    """Return the sum of the counts of each key."""
+    by_key = defaultdict[Key, list[Count]](list)
+    for key, count in counts:
+        by_key[key].append(count)
+    return {key: sum_of(of_key) for key, of_key in by_key.items()}
 
 
 def _known(figure: Count | None, name: str) -> Count:

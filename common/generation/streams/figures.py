@@ -86,18 +86,18 @@ def stream_summary(
         "request": np.array([row["request_latency_us"] for row in rows]),
     }
     met, seconds = sum(map(bounds.are_met, rows)), end_us / US_PER_S
-    tokens = sum(row["output_token_count"] for row in rows)
+    served_ns = sum(stream.token_ns[-1] - stream.admitted_ns for stream in streams)
     figures = {
         **setup,
         "completed_count": len(rows),
         "input_tokens_per_s": sum(row["input_token_count"] for row in rows) / seconds,
-        "output_tokens_per_s": tokens / seconds,
+        "output_tokens_per_s": sum(row["output_token_count"] for row in rows) / seconds,
         "offered_requests_per_s": offered_per_s,
         "answered_requests_per_s": len(rows) / seconds,
         "goodput_requests_per_s": met / seconds,
         "first_token_bound_us": bounds.first_token_us,
         "inter_token_bound_us": bounds.inter_token_us,
-        "streams_in_flight_count": _in_flight(streams, end_us),
+        "streams_in_flight_count": served_ns / NS_PER_US / end_us,  # the mean over the load
     }
     reason = overload(ordered, int(setup["most_in_flight_count"]))
     figures |= {"validity": "overload" if reason else "valid", "validity_reason": reason or None}
@@ -118,9 +118,8 @@ def overload(ordered: Sequence[TokenStream], most: int) -> str:
     """
     came_ns = np.array([stream.request.intended_ns for stream in ordered], np.int64)
     left_ns = np.array([stream.admitted_ns for stream in ordered], np.int64)
-    if not queue_grows(came_ns, came_ns, left_ns, most):
-        return ""
-    return "the queue grows: requests come faster than their tokens"
+    grows = queue_grows(came_ns, came_ns, left_ns, most)
+    return "the queue grows: requests come faster than their tokens" if grows else ""
 
 
 def broken_goodput(summary: StreamSummaryDocument, least_per_s: float | None) -> list[str]:
@@ -128,9 +127,3 @@ def broken_goodput(summary: StreamSummaryDocument, least_per_s: float | None) ->
     if least_per_s is None or (found := summary["goodput_requests_per_s"] or 0.0) >= least_per_s:
         return []
     return [f"{found:.4g} requests/s were answered within both bounds; <min_goodput> is {least_per_s:.4g}"]
-
-
-def _in_flight(streams: Sequence[TokenStream], end_us: float) -> float:
-    """Return the mean number of streams in flight over the load."""
-    served_ns = sum(stream.token_ns[-1] - stream.admitted_ns for stream in streams)
-    return served_ns / NS_PER_US / end_us

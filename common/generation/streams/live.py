@@ -52,10 +52,8 @@ class LiveTokens:
                 figures[name] = fmean(newest)
         if self.waiting:
             waiting = self.waiting()
-            figures |= {
-                "in_flight_count": float(self.admitted_count + waiting),
-                "queue_depth_count": float(waiting),
-            }
+            in_flight = self.admitted_count + waiting
+            figures |= {"in_flight_count": float(in_flight), "queue_depth_count": float(waiting)}
         return [self._answers_us.popleft() for _ in range(len(self._answers_us))], 0, figures
 
     def heard(self, token: Token, *, is_last: bool) -> None:

@@ -85,7 +85,8 @@ def trace_requests(path: Path) -> list[StreamRequest]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for number, fields in enumerate(csv.reader(file), 1):
-                if not fields or fields[0].startswith("#") or (not requests and not _has_digit(fields)):
+                is_heading = not requests and not any(map(str.isdigit, "".join(fields)))
+                if not fields or fields[0].startswith("#") or is_heading:
                     continue
                 time_s, prompt, output = _request(path, number, fields)
                 first_s = first_s if requests else time_s
@@ -99,10 +100,6 @@ def trace_requests(path: Path) -> list[StreamRequest]:
     if not requests:
         raise PipelineError(path, "holds no request", FORM)
     return requests
-
-
-def _has_digit(fields: Sequence[str]) -> bool:
-    return any(character.isdigit() for field in fields for character in field)
 
 
 def _request(path: Path, number: int, fields: Sequence[str]) -> tuple[float, int, int]:

@@ -80,10 +80,8 @@ class SharedCalls:
     @classmethod
     def of(cls, session: Session, decoder: Decoder, path: Path, room: int, most: int, seed: int) -> SharedCalls:
         """Return a service with buffers for ``most`` streams of ``room`` tokens."""
-        empty = CallSizes(0, 1, room)
-        shapes = {pair.past.name: decoder.shape(pair.past, empty)[1:] for pair in decoder.pairs}
-        dtypes = {pair.past.name: numpy_dtype(pair.past) for pair in decoder.pairs}
-        rows = {name: np.zeros((most, *shape), dtypes[name]) for name, shape in shapes.items()}
+        pasts, empty = [pair.past for pair in decoder.pairs], CallSizes(0, 1, room)
+        rows = {one.name: np.zeros((most, *decoder.shape(one, empty)[1:]), numpy_dtype(one)) for one in pasts}
         return cls(session, decoder, path, room, seed, rows)
 
     def begin(self, stream: TokenStream) -> None:
@@ -91,19 +89,16 @@ class SharedCalls:
         place = len(self.order)
         prompt = drawn_prompt(self.decoder, stream.request.prompt_count, self.seed + stream.index)
         call = CallSizes(0, len(prompt), self.room)
-        feeds = self.decoder.feeds(prompt, call)
-        (token,) = self._run(feeds, slice(place, place + 1))
+        (token,) = self._run(self.decoder.feeds(prompt, call), slice(place, place + 1))
         self.order.append(stream)
         self.held[stream.index] = call.total, token
 
     def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
-        pasts = [self.held[stream.index][0] for stream in self.order]
+        pasts, tokens = zip(*(self.held[stream.index] for stream in self.order), strict=True)
         calls = [CallSizes(past, 1, self.room) for past in pasts]
-        tokens = [self.held[stream.index][1] for stream in self.order]
         chosen = self._run(self.decoder.batch_feeds(tokens, calls), slice(0, len(calls)))
-        self.held = {
-            stream.index: (call.total, token) for stream, call, token in zip(self.order, calls, chosen, strict=True)
-        }
+        states = zip(self.order, calls, chosen, strict=True)
+        self.held = {stream.index: (call.total, token) for stream, call, token in states}
         yield list(streams)
 
     def end(self, stream: TokenStream) -> None:
