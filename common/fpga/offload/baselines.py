@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Instance, Problem, misfit, place
-from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, fitting
 
 TRIED = 8  # options of a round whose whole schedule is computed
 LEAST_US = 1e-9  # that a call must save
@@ -67,13 +67,11 @@ def _with_call(plan: Assignment, index: int, problem: Problem) -> Iterator[Assig
     """Yield the plan with one more call, on each engine that fits; none if another call computes its items."""
     options, option = problem.options, problem.options[index]
     covered = {item for call in plan.calls for item in options[call.option].covers}
-    weight_bytes = sum(options[call.option].weight_bytes for call in plan.calls) + option.weight_bytes
-    if covered.isdisjoint(option.covers) and weight_bytes <= problem.memory_capacity_bytes:
-        standing = {(options[call.option].engine, call.instance) for call in plan.calls}
+    standing = {(options[call.option].engine, call.instance) for call in plan.calls}
+    if covered.isdisjoint(option.covers):
         for number in range(problem.engines[option.engine].max_instances):
-            regions = place(problem, sorted({*standing, (option.engine, number)}))
-            if regions is not None:
-                yield Assignment((*plan.calls, KernelCall(index, number)), regions)
+            if (longer := fitting(problem, (*plan.calls, KernelCall(index, number)))) is not None:
+                yield longer
             if (option.engine, number) not in standing:
                 return  # further instances are equal
 
@@ -214,11 +212,43 @@ def apply_rule(problem: Problem, classes: Iterable[GroupClass], thresholds: Thre
 
     The rule ignores transfers, the sum of launches and the schedule. Comparing it with the plan shows what they cost.
     """
-    plan = _RuleFill(problem)
+    possible = possible_options(problem, Scheduler(problem))
+    calls: list[KernelCall] = []
+    standing, taken = set[Instance](), set[int]()
+    free_bytes = problem.memory_capacity_bytes
     for members in classes:
-        if rule_criteria(members, thresholds).is_taken:
-            plan.take(members)
-    return Assignment(tuple(plan.calls), place(problem, sorted(plan.standing)) or ())
+        groups = [group for group in members.groups if taken.isdisjoint(group)]
+        if groups and rule_criteria(members, thresholds).is_taken:
+            offers = _rule_offers(problem, possible, groups, standing, free_bytes)
+            if (quickest := min(offers, default=None)) is not None:
+                _, engine, options = quickest
+                calls += [KernelCall(option) for option in options]
+                standing.add((engine, 0))
+                taken.update(item for group in groups for item in group)
+                free_bytes -= sum(problem.options[option].weight_bytes for option in options)
+    return Assignment(tuple(calls), place(problem, sorted(standing)) or ())
+
+
+def _rule_offers(
+    problem: Problem,
+    possible: Sequence[int],
+    groups: Sequence[tuple[int, ...]],
+    standing: Set[Instance],
+    free_bytes: float,
+) -> Iterator[tuple[float, int, list[int]]]:
+    """Yield time, engine and options for each engine that computes all groups and fits."""
+    for engine in range(len(problem.engines)):
+        own = {
+            problem.options[index].covers: index
+            for index in reversed(possible)
+            if problem.options[index].engine == engine
+        }
+        options = [own[group] for group in groups if group in own]
+        chosen = [problem.options[index] for index in options]
+        fits_memory = sum(option.weight_bytes for option in chosen) <= free_bytes
+        is_complete = len(options) == len(groups)
+        if is_complete and fits_memory and place(problem, sorted({*standing, (engine, 0)})) is not None:
+            yield sum(option.time_us.likely + option.launch_us.likely for option in chosen), engine, options
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,40 +273,3 @@ def rule_criteria(members: GroupClass, limits: Thresholds) -> RuleCriteria:
         is_intense=(members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
         is_fusable=(members.fused_share or 0.0) >= limits.min_fused_share,
     )
-
-
-class _RuleFill:
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.possible = possible_options(problem, Scheduler(problem))
-        self.calls: list[KernelCall] = []
-        self.standing: set[Instance] = set()
-        self.taken: set[int] = set()
-        self.free_bytes = problem.memory_capacity_bytes
-
-    def take(self, members: GroupClass) -> None:
-        """Give the groups of a class to the fastest engine that computes all of them and fits, if there is one."""
-        groups = [group for group in members.groups if self.taken.isdisjoint(group)]
-        offers = sorted(self._offers(groups))
-        if not offers:
-            return
-        _, engine, options = offers[0]
-        self.calls += [KernelCall(option) for option in options]
-        self.standing.add((engine, 0))
-        self.taken.update(item for group in groups for item in group)
-        self.free_bytes -= sum(self.problem.options[option].weight_bytes for option in options)
-
-    def _offers(self, groups: Sequence[tuple[int, ...]]) -> Iterator[tuple[float, int, list[int]]]:
-        """Yield time, engine and options for each engine that computes all groups and fits."""
-        for engine in range(len(self.problem.engines)):
-            own = {
-                self.problem.options[index].covers: index
-                for index in reversed(self.possible)
-                if self.problem.options[index].engine == engine
-            }
-            options = [own[group] for group in groups if group in own]
-            chosen = [self.problem.options[index] for index in options]
-            fits_memory = sum(option.weight_bytes for option in chosen) <= self.free_bytes
-            is_complete = bool(groups) and len(options) == len(groups)
-            if is_complete and fits_memory and place(self.problem, sorted({*self.standing, (engine, 0)})) is not None:
-                yield sum(option.time_us.likely + option.launch_us.likely for option in chosen), engine, options

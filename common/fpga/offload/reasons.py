@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from common.fpga.offload.problem import Instance, Problem, misfit, place, shortfall
+from common.fpga.offload.problem import Problem, misfit, place, shortfall
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, instance_name
 
 
@@ -25,8 +25,7 @@ class Reasons:
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:
-            name = instance_name(self.problem, option.engine, self.instance_of[index])
-            return f"computed by {name}"
+            return f"computed by {instance_name(self.problem, option.engine, self.instance_of[index])}"
         if lacking := self.misfits[option.engine]:
             return f"{engine.name} needs more {lacking} than the board has"
         if option.weight_bytes > self.problem.memory_capacity_bytes:
@@ -48,17 +47,14 @@ class Reasons:
         others = [call for call in self.plan.calls if call not in rivals]
         standing = {(self.problem.options[call.option].engine, call.instance) for call in others}
         if place(self.problem, sorted({*standing, (option.engine, 0)})) is None:
-            return self._no_room(option.engine, standing)
+            lacking = shortfall(self.problem, sorted({*standing, (option.engine, 0)})) or "room in any one region"
+            names = ", ".join(instance_name(self.problem, *instance) for instance in sorted(standing))
+            return f"{self.problem.engines[option.engine].name} does not fit beside {names}: {lacking}"
         weights = self.weight_bytes + option.weight_bytes
         weights -= sum(self.problem.options[call.option].weight_bytes for call in rivals)
         if weights > self.problem.memory_capacity_bytes:
             return "its weights do not fit beside those of the plan"
         return self._compare([*others, KernelCall(index)], rivals)
-
-    def _no_room(self, engine: int, standing: set[Instance]) -> str:
-        lacking = shortfall(self.problem, sorted({*standing, (engine, 0)})) or "room in any one region"
-        names = ", ".join(instance_name(self.problem, *instance) for instance in sorted(standing))
-        return f"{self.problem.engines[engine].name} does not fit beside {names}: {lacking}"
 
     def _compare(self, calls: Sequence[KernelCall], rivals: Sequence[KernelCall]) -> str:
         change_us = self.scheduler.finish_us(Assignment(tuple(calls))) - self.finish_us

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, into_pauses, list_schedule
-from common.fpga.offload.problem import Case, Floorplan, Problem, Wiring
+from common.fpga.offload.problem import Case, Floorplan, Problem, Wiring, place
 from common.intervals import ThreePoint
 
 Place = tuple[int, float]  # the job that computes an item, and when the item is done, after the job's finish
@@ -39,6 +39,15 @@ class Assignment:
     calls: tuple[KernelCall, ...] = ()
     regions: Floorplan = ()
     order: tuple[JobKey, ...] | None = None
+
+
+def fitting(problem: Problem, calls: Sequence[KernelCall]) -> Assignment | None:
+    """Return the plan of some calls; None if the board does not hold their engines, or their weights."""
+    options = [problem.options[call.option] for call in calls]
+    instances = {(option.engine, call.instance) for option, call in zip(options, calls, strict=True)}
+    regions = place(problem, sorted(instances))
+    has_room = sum(option.weight_bytes for option in options) <= problem.memory_capacity_bytes
+    return Assignment(tuple(calls), regions) if regions is not None and has_room else None
 
 
 @dataclass(frozen=True, slots=True)

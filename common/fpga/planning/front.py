@@ -17,7 +17,7 @@ from common.fpga.coefficients import Models
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.problem import CASES, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
-from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
+from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_cost
 from common.fpga.offload.search.plan_search import Status, optimize
 from common.fpga.planning.board_rows import case_columns
 from common.fpga.planning.plan import Plan, formulation_of, in_case, is_judged
@@ -136,15 +136,9 @@ def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[Offlo
     for objective, energy in searches.items():
         # A search that ended early may know less than the other one found.
         known = [streams[objective].assignment, *(stream.assignment for stream in streams.values())]
-        best = min(known, key=partial(_stream_cost, batch.likely, energy))
+        best = min(known, key=partial(stream_cost, batch.likely, energy))
         stream_status: Status = "optimal" if streams[objective].is_proved else "feasible"
         yield _front_row(batch, best, stream_status, objective, "streaming")
-
-
-def _stream_cost(problem: Problem, energy: StreamEnergy | None, assignment: Assignment) -> float:
-    if energy is None:
-        return interval_us(evaluate(problem, assignment, "likely"))
-    return stream_energy_uj(problem, assignment, energy)
 
 
 def _front_row(

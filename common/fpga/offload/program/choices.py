@@ -65,7 +65,9 @@ class Choices:
         for index in range(len(problem.flows)):
             self._move(index)
         self._enter_from_card()
-        self._fit_board()
+        self.region = fit_board(self.model, problem, self.used)
+        weights = [problem.options[mode.option].weight_bytes * mode.chosen for mode in self.modes]
+        self.model.add(sum(weights) <= math.floor(problem.memory_capacity_bytes))
 
     def literal(self) -> cp_model.IntVar:
         """Add a Boolean variable."""
@@ -142,14 +144,6 @@ class Choices:
                     same = [other.chosen for other in self.modes_of[producer] if other.instance[0] == engine]
                     self.model.add(sum(same) >= mode.chosen)
 
-    # --- the board --------------------------------------------------------------------------------------------------
-
-    def _fit_board(self) -> None:
-        problem = self.problem
-        self.region = fit_board(self.model, problem, self.used)
-        weights = [problem.options[mode.option].weight_bytes * mode.chosen for mode in self.modes]
-        self.model.add(sum(weights) <= math.floor(problem.memory_capacity_bytes))
-
 
 def fit_board(
     model: cp_model.CpModel, problem: Problem, used: Mapping[Instance, Any]
@@ -182,7 +176,7 @@ def _limit_resource(
     is_channels = RESOURCE_NAMES[kind] == "memory_channels"
     budgets = [_amounts(region.budget)[kind] for region in problem.regions]
     whole = problem.memory_channels if is_channels else sum(budgets)
-    needs = [_grains_up(_amounts(engine.resources)[kind]) for engine in problem.engines]
+    needs = [math.ceil(_amounts(engine.resources)[kind] * RESOURCE_GRAIN - 1e-6) for engine in problem.engines]
     model.add(sum(needs[engine] * is_used for (engine, _), is_used in used.items()) <= _grains_down(whole))
     for number, budget in enumerate([] if is_channels else budgets):
         here = [needs[engine] * is_here for (engine, _, index), is_here in region.items() if index == number]
@@ -192,10 +186,6 @@ def _limit_resource(
 @cache
 def _amounts(resources: Resources) -> tuple[float, ...]:
     return astuple(resources)
-
-
-def _grains_up(amount: float) -> int:
-    return math.ceil(amount * RESOURCE_GRAIN - 1e-6)
 
 
 def _grains_down(amount: float) -> int:

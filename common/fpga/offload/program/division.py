@@ -20,7 +20,7 @@ from common.fpga.offload.problem import Instance, Problem, Wiring
 from common.fpga.offload.program.branches import equal_branches
 from common.fpga.offload.program.choices import fit_board, nanoseconds
 from common.fpga.offload.program.passage import NEVER, Passage
-from common.fpga.offload.program.solver import least_objective
+from common.fpga.offload.program.solver import minimized
 from common.fpga.offload.program.ways import Visit, Ways, most_ways
 from common.fpga.offload.schedule import KernelCall
 
@@ -124,9 +124,8 @@ class _Numbers:
         if instance is None:
             inside = {item for branch in self.given.branches for item in branch.items}
             others = [item for item in range(len(self.problem.items)) if item not in inside]
-            stays_ns = sum(
-                nanoseconds(self.problem.items[item].host_us) for item in others if not self.passage.may_move(item)
-            )
+            stays = (self.problem.items[item] for item in others if item not in self.passage.moving)
+            stays_ns = sum(nanoseconds(item.host_us) for item in stays)
             self.model.add(self.finish >= stays_ns + sum(visit.duration * number for visit, number, _ in served))
         elif instance[1]:  # equal engines
             fewer = self.served[instance[0], instance[1] - 1]
@@ -142,13 +141,12 @@ class _Numbers:
         return sum(min(begin - begins[0], most_ns) * literal for begin, literal in later)
 
     def solved(self, budget: Spending, limit: float) -> BranchDivision:
-        answer = least_objective(self.model, budget, limit)
+        answer = minimized(self.model, budget, limit, linear_rows=1)  # fewer than in other searches
         items = frozenset(item for branch in self.given.branches for item in branch.items)
         if answer.solver is None:
             bound_ns = self.horizon_ns if answer.is_proved else answer.bound  # no plan finishes by the horizon
             return BranchDivision(bound_ns, answer.is_proved, (), items)
-        calls = tuple(self._calls(answer.solver))
-        return BranchDivision(answer.bound, answer.is_proved, calls, items)
+        return BranchDivision(answer.bound, answer.is_proved, tuple(self._calls(answer.solver)), items)
 
     def _calls(self, solver: Any) -> Iterator[KernelCall]:
         """Yield calls in these numbers, for the branches that begin first the ways with the longest paths."""

@@ -35,17 +35,14 @@ class Passage:
         host_ns = 0
         for item, both_ns in enumerate(zip(self.host, self.call, strict=True)):
             made = (self.made_ns(flow) for flow in wiring.read_by[item])
-            self.done.append(max([0 if self.may_move(item) else host_ns, *made]) + min(both_ns))
-            host_ns = host_ns if self.may_move(item) else self.done[item]
-
-    def may_move(self, item: int) -> bool:
-        return item in self.moving
+            self.done.append(max([0 if item in self.moving else host_ns, *made]) + min(both_ns))
+            host_ns = host_ns if item in self.moving else self.done[item]
 
     def call_ns(self, option: Option, *, is_launched: bool = False) -> int:
         """Return the time of a call, with its launch if the host launches it in every plan, or ``is_launched``."""
         sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
         is_always = self.problem.engines[option.engine].launch_per == "call" or option.reads_host or not sources
-        is_of_host = any(source is None or not self.may_move(source) for source in sources)
+        is_of_host = any(source is None or source not in self.moving for source in sources)
         launch_ns = nanoseconds(option.launch_us.likely) if is_launched or is_always or is_of_host else 0
         return nanoseconds(option.time_us.likely) + launch_ns
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
-from common.fpga.offload.problem import Problem, place
+from common.fpga.offload.problem import place
 from common.fpga.offload.program.choices import Choices, Mode, nanoseconds
 from common.fpga.offload.program.timing import Timing
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
@@ -29,15 +29,9 @@ class Answer:
 
 def best_choices(choices: Choices, budget: Spending, limit: float) -> Answer:
     """Choose options and engines for the model's objective, without time, in at most ``limit`` of the budget."""
-    answer = _solve(choices.model, budget, limit)
-    if answer.solver is None:
-        return Answer(None, answer.is_proved, answer.bound)
-    return Answer(_plan(choices.problem, _chosen(choices, answer.solver)), answer.is_proved, answer.bound)
-
-
-def least_objective(model: Any, budget: Spending, limit: float) -> SolverRun:
-    """Minimize a model's objective in at most ``limit`` of the budget, with fewer linear rows than other searches."""
-    return _solve(model, budget, limit, linear_rows=1)
+    run = minimized(choices.model, budget, limit)
+    plan = None if run.solver is None else _plan(choices, run.solver.value)
+    return Answer(plan, run.is_proved, run.bound)
 
 
 def best_schedule(
@@ -46,17 +40,9 @@ def best_schedule(
     """Choose options, engines and order for the model's objective, starting from a known plan if there is one."""
     if known is not None:
         hint(timing, known, scheduler)
-    answer = _solve(timing.model, budget, limit)
-    if answer.solver is None:
-        return Answer(None, answer.is_proved, answer.bound)
-    solver = answer.solver
-    modes, crossing = (
-        _chosen(timing.choices, solver),
-        {key for key in timing.start if solver.boolean_value(timing.choices.travels[key])},
-    )
-    plan = _plan(timing.problem, modes)
-    ordered = replace(plan, order=_order(timing, modes, crossing, solver.value))
-    return Answer(ordered, answer.is_proved, answer.bound)
+    run = minimized(timing.model, budget, limit)
+    plan = None if run.solver is None else _ordered_plan(timing, run.solver.value)
+    return Answer(plan, run.is_proved, run.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,8 @@ class SolverRun:
     bound: int
 
 
-def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> SolverRun:
+def minimized(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> SolverRun:
+    """Minimize a model's objective by CP-SAT in at most ``limit`` of the budget."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -86,27 +73,30 @@ def _solve(model: Any, budget: Spending, limit: float, linear_rows: int = 2) -> 
     return SolverRun(solver if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None, is_proved, whole)
 
 
-def _chosen(choices: Choices, solver: Any) -> list[Mode]:
-    return [mode for mode in choices.modes if solver.boolean_value(mode.chosen)]
+Value = Callable[[Any], float]  # of a variable in a solution
 
 
-def _plan(problem: Problem, modes: Sequence[Mode]) -> Assignment:
+def _chosen(choices: Choices, value: Value) -> list[Mode]:
+    return [mode for mode in choices.modes if round(value(mode.chosen))]
+
+
+def _plan(choices: Choices, value: Value) -> Assignment:
+    modes = _chosen(choices, value)
     calls = tuple(KernelCall(mode.option, mode.instance[1]) for mode in modes)
-    return Assignment(calls, place(problem, sorted({mode.instance for mode in modes})) or ())
+    return Assignment(calls, place(choices.problem, sorted({mode.instance for mode in modes})) or ())
 
 
-def _order(
-    timing: Timing, modes: Sequence[Mode], crossing: Collection[JobKey], value: Callable[[Any], float]
-) -> tuple[JobKey, ...]:
-    """Return calls and transfers by start, and by finish where they start together."""
+def _ordered_plan(timing: Timing, value: Value) -> Assignment:
+    """Return the plan of a solution, its calls and transfers by start, and by finish where they start together."""
     begins: list[tuple[float, float, JobKey]] = []
-    for mode in modes:
+    for mode in _chosen(timing.choices, value):
         end = value(timing.done[timing.problem.options[mode.option].covers[-1]])
         begins.append((end - mode.duration_ns, end, ("call", mode.option)))
-    for way, index in timing.start.keys() & crossing:
-        begin = value(timing.start[way, index])
-        begins.append((begin, begin + timing.link_ns(way, index), (way, index)))
-    return tuple(key for _, _, key in sorted(begins))
+    for key, start in timing.start.items():
+        if round(value(timing.choices.travels[key])):
+            begin = value(start)
+            begins.append((begin, begin + timing.link_ns(*key), key))
+    return replace(_plan(timing.choices, value), order=tuple(key for _, _, key in sorted(begins)))
 
 
 def hint(timing: Timing, assignment: Assignment, scheduler: Scheduler) -> None:
@@ -211,15 +201,11 @@ def best_assignment(timing: Timing, budget: Spending, nodes: int) -> Answer:
 
     rows = _rows(timing.model)
     limits = LinearConstraint(rows.matrix, rows.low, rows.high)
+    bounds, whole_ones = Bounds(*rows.ends.T), (rows.grain == 1).astype(int)
     options = {"node_limit": nodes, "mip_rel_gap": TOLERANCE}
+    cost = rows.cost(timing.finish)
     found = budget.wait_for(
-        lambda: milp(
-            rows.cost(timing.finish),
-            constraints=limits,
-            bounds=Bounds(*rows.ends.T),
-            integrality=(rows.grain == 1).astype(int),
-            options=options,
-        )
+        lambda: milp(cost, constraints=limits, bounds=bounds, integrality=whole_ones, options=options)
     )
     if found is None:
         return Answer(None, is_proved=False, bound=0)
@@ -232,10 +218,7 @@ def best_assignment(timing: Timing, budget: Spending, nodes: int) -> Answer:
     def value(variable: Any) -> float:
         return float(found.x[variable.index] * rows.grain[variable.index])
 
-    modes = [mode for mode in timing.choices.modes if round(value(mode.chosen))]
-    crossing = {key for key in timing.start if round(value(timing.choices.travels[key]))}
-    plan = replace(_plan(timing.problem, modes), order=_order(timing, modes, crossing, value))
-    return Answer(plan, is_proved=found.status == 0, bound=whole)
+    return Answer(_ordered_plan(timing, value), is_proved=found.status == 0, bound=whole)
 
 
 @dataclass(frozen=True, slots=True)

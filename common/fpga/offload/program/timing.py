@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
@@ -229,19 +229,20 @@ def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None
     Kennedy 2001, A Simple, Fast Dominance Algorithm). The other forks are later items whose readers' paths first meet
     at the join or after it. No further pair gives a stronger bound. Items are in topological order.
     """
-    sources = [_producers(problem, wiring, item) for item in range(len(problem.items))]
+    producers = [{problem.flows[flow].producer for flow in flows} for flows in wiring.read_by]
+    sources = [sorted(-1 if source is None else source for source in each) for each in producers]  # -1: a graph input
     readers: list[list[int]] = [[] for _ in sources]
     before, after = [0] * len(sources), [0] * len(sources)
     opens: list[int] = []
     for item, inputs in enumerate(sources):
-        opens.append(reduce(partial(_meet, opens), inputs) if inputs else -1)
+        opens.append(reduce(partial(_meet, opens, max), inputs) if inputs else -1)
         for source in (source for source in inputs if source >= 0):
             readers[source].append(item)
             before[item] |= before[source] | 1 << source
     closes = [len(sources)] * len(sources)
     for item in reversed(range(len(sources))):
         if readers[item]:
-            closes[item] = reduce(partial(_meet_again, closes), readers[item])
+            closes[item] = reduce(partial(_meet, closes, min), readers[item])
         for reader in readers[item]:
             after[item] |= after[reader] | 1 << reader
     for join in (item for item, inputs in enumerate(sources) if len(inputs) > 1):
@@ -253,19 +254,11 @@ def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None
                 yield (None if fork < 0 else fork), join, {item for item in range(join) if between >> item & 1}
 
 
-def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
-    """Return the items that this item reads from; -1 is a graph input."""
-    sources = {problem.flows[flow].producer for flow in wiring.read_by[item]}
-    return sorted(-1 if source is None else source for source in sources)
-
-
-def _meet(parents: list[int], first: int, second: int) -> int:
+def _meet(steps: Sequence[int], farther: Callable[[int, int], int], first: int, second: int) -> int:
+    """Return where the paths of two items meet, of which the farther one takes the next step."""
     while first != second:
-        first, second = (parents[first], second) if first > second else (first, parents[second])
-    return first
-
-
-def _meet_again(children: list[int], first: int, second: int) -> int:
-    while first != second:
-        first, second = (children[first], second) if first < second else (first, children[second])
+        if first == farther(first, second):
+            first = steps[first]
+        else:
+            second = steps[second]
     return first

@@ -53,6 +53,7 @@ class Ways:
     ) -> None:
         self.problem, self.wiring, self.passage, self.branches = problem, wiring, passage, branches
         self.items = branches[0].items
+        self.at = {item: place for place, item in enumerate(self.items)}
         size = range(len(self.items))
         begins, enters = zip(*(self._enters(branch) for branch in branches), strict=True)
         self.order = sorted(range(len(branches)), key=begins.__getitem__)
@@ -72,12 +73,12 @@ class Ways:
         inside, enters, begins = set(branch.items), [], NEVER
         for item in branch.items:
             sources = [self.problem.flows[index].producer for index in self.wiring.read_by[item]]
-            is_free = self.passage.may_move(item)
+            is_free = item in self.passage.moving
             host_ns = card_ns = 0 if is_free else self.passage.done[item] - self.passage.host[item]
             for index, source in zip(self.wiring.read_by[item], sources, strict=True):
                 if source is None or source not in inside:
                     flow, made_ns = self.problem.flows[index], self.passage.made_ns(index)
-                    is_here = source is None or not self.passage.may_move(source)
+                    is_here = source is None or source not in self.passage.moving
                     host_ns = max(host_ns, made_ns)
                     card_ns = max(card_ns, made_ns + (chain_ns(flow.h2d_us, flow.h2d_convert_us) if is_here else 0))
             enters.append((host_ns, card_ns))
@@ -101,7 +102,7 @@ class Ways:
             taken = {other for call in calls for other in call.covers}
             for key, index in enumerate(self.branches[0].options):
                 option = self.problem.options[index]
-                covers = tuple(self.items.index(item) for item in option.covers)
+                covers = tuple(self.at[item] for item in option.covers)
                 if covers[0] == place and taken.isdisjoint(covers):
                     yield from self._ways(place + 1, (*calls, BranchCall(covers, key, option.engine)))
 
@@ -128,10 +129,9 @@ class Ways:
 
     def _edges(self, calls: Sequence[BranchCall], call_of: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
         """Yield the calls of which one waits for the other, and how long a tensor between them is on its way."""
-        at = {item: place for place, item in enumerate(self.items)}
         for flow in (self.problem.flows[index] for item in self.items for index in self.wiring.written_by[item]):
-            source = call_of[at[flow.producer or 0]]
-            for reader in {call_of[at[item]] for item in flow.consumers if item in at} - {source}:
+            source = call_of[self.at[flow.producer or 0]]
+            for reader in {call_of[self.at[item]] for item in flow.consumers if item in self.at} - {source}:
                 link_ns, is_here, stays = 0, calls[source].option is None, calls[reader].option is None
                 if is_here and not stays:
                     link_ns = chain_ns(flow.h2d_us, flow.h2d_convert_us)
@@ -144,9 +144,8 @@ class Ways:
         if call.option is None:
             return self.host_ns[call.covers[0]]
         option = self.problem.options[self.branches[0].options[call.option]]
-        at = {item: place for place, item in enumerate(self.items)}
         sources = [self.problem.flows[index].producer for index in self.wiring.entering(option.covers)]
-        feeders = [calls[call_of[at[source]]] for source in sources if source in at]
+        feeders = [calls[call_of[self.at[source]]] for source in sources if source in self.at]
         is_of_engine = self.problem.engines[option.engine].launch_per == "engine"
         is_launched = any(
             feeder.option is None or (is_of_engine and feeder.engine != option.engine) for feeder in feeders

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from common.fpga.offload.effort import Spending
-from common.fpga.offload.problem import Problem, place
+from common.fpga.offload.problem import Problem
 from common.fpga.offload.program.choices import Choices, nanoseconds
 from common.fpga.offload.program.division import BranchDivision, division
 from common.fpga.offload.program.passage import NEVER, Passage
@@ -29,7 +29,7 @@ from common.fpga.offload.program.solver import (
     lower_bound,
 )
 from common.fpga.offload.program.timing import Timing
-from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, fitting
 
 QUICK = 0.2  # deterministic seconds for a plan without overlap
 DIVISIONS = 0.1, 0.5  # likewise for a bound of equal branches: a plan of the first makes the second quicker
@@ -56,8 +56,7 @@ class WholeSearch:
         self.plan: Assignment | None = None
         passage = Passage(problem, self.scheduler.wiring, options)
         self.finish_ns, self.bound_ns = NEVER, max(passage.done, default=0)
-        self.is_final, self.is_begun, self.is_bounded, self.is_assigned = False, False, False, False
-        self.is_divided = False
+        self.is_final = self.is_begun = self.is_bounded = self.is_assigned = self.is_divided = False
         self.spent = 0.0
 
     def offer(self, plan: Assignment | None) -> None:
@@ -154,14 +153,11 @@ class WholeSearch:
 
     def _offer_division(self, found: BranchDivision) -> None:
         """Offer its calls with those of the best plan that compute other items."""
-        problem = self.problem
         known = self.plan.calls if self.plan else ()
-        others = [call for call in known if found.items.isdisjoint(problem.options[call.option].covers)]
-        calls = (*others, *found.calls)
-        weight_bytes = sum(problem.options[call.option].weight_bytes for call in calls)
-        regions = place(problem, sorted({(problem.options[call.option].engine, call.instance) for call in calls}))
-        if found.calls and regions is not None and weight_bytes <= problem.memory_capacity_bytes:
-            self.offer(self.scheduler.ordered(Assignment(calls, regions))[1])
+        others = [call for call in known if found.items.isdisjoint(self.problem.options[call.option].covers)]
+        plan = fitting(self.problem, (*others, *found.calls))
+        if found.calls and plan is not None:
+            self.offer(self.scheduler.ordered(plan)[1])
 
     def improved(self) -> None:
         """Search for integer choices without an order, with several latest ends: each leads to another plan."""

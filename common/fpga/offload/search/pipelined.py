@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from common.fpga.offload.baselines import possible_options
@@ -55,29 +56,27 @@ def interval_us(schedule: Schedule) -> float:
 
 def stream_energy_uj(problem: Problem, assignment: Assignment, energy: StreamEnergy) -> float:
     """Return the energy of one inference of a plan in a stream, in the likely case."""
-    schedule = Scheduler(problem).run(assignment)
-    taken = [call.option for call in assignment.calls]
+    scheduler, taken = Scheduler(problem), [call.option for call in assignment.calls]
     moved = {item for option in taken for item in problem.options[option].covers}
     stays = sum(uj for item, uj in enumerate(energy.item_uj) if item not in moved)
-    crossing = Scheduler(problem).spans(assignment)
-    link = sum(energy.flow_uj[index] for kind, index in crossing if kind in ("h2d", "d2h"))
+    link = sum(energy.flow_uj[index] for kind, index in scheduler.spans(assignment) if kind in ("h2d", "d2h"))
     watts = energy.host_w + (energy.card_w if taken else 0.0)
-    return stays + sum(energy.option_uj[option] for option in taken) + link + watts * interval_us(schedule)
+    calls = sum(energy.option_uj[option] for option in taken)
+    return stays + calls + link + watts * interval_us(scheduler.run(assignment))
+
+
+def stream_cost(problem: Problem, energy: StreamEnergy | None, assignment: Assignment) -> float:
+    """Return what a stream is to have least of: the energy of an inference or, without energies, the interval."""
+    if energy is None:
+        return interval_us(Scheduler(problem).run(assignment))
+    return stream_energy_uj(problem, assignment, energy)
 
 
 def best_stream(
-    problem: Problem,
-    known: Assignment,
-    effort: Effort,
-    energy: StreamEnergy | None = None,
-    watch: Watch | None = None,
+    problem: Problem, known: Assignment, effort: Effort, energy: StreamEnergy | None = None, watch: Watch | None = None
 ) -> Stream:
     """Return the plan of the shortest likely interval or, given energies, of the least energy; no worse than known."""
     scheduler = Scheduler(problem)
-
-    def value(plan: Assignment) -> float:
-        return interval_us(scheduler.run(plan)) if energy is None else stream_energy_uj(problem, plan, energy)
-
     options = possible_options(problem, scheduler)
     if len(options) > MOST_OPTIONS:
         return Stream(known, is_proved=False)
@@ -88,7 +87,8 @@ def best_stream(
     spending.watch.begin()
     answer = best_choices(choices, spending, spending.left)
     finite = [plan for plan in (answer.plan, Assignment()) if plan and math.isfinite(scheduler.finish_us(plan))]
-    return Stream(min([known, *finite], key=value), answer.is_proved and answer.plan in finite)
+    best = min([known, *finite], key=partial(stream_cost, problem, energy))
+    return Stream(best, answer.is_proved and answer.plan in finite)
 
 
 class _Program:

@@ -19,11 +19,11 @@ from typing import Literal
 from common.fpga.offload.baselines import MANY_ITEMS, extended, greedy, possible_options
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
 from common.fpga.offload.jobs import JobKey
-from common.fpga.offload.problem import Item, OffloadFlow, Problem, Wiring, place
+from common.fpga.offload.problem import Item, Problem, Wiring
 from common.fpga.offload.program.choices import nanoseconds
 from common.fpga.offload.program.solver import TOLERANCE
 from common.fpga.offload.program.whole import WholeSearch
-from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, fitting
 from common.fpga.offload.search.segments import LOOSE_SHARE, LOOSER_SHARE, NetworkSegment, segments
 from common.fpga.offload.search.sequence import SequenceSearch
 from common.intervals import ThreePoint
@@ -84,8 +84,8 @@ def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None
     search.run()
     finish_us = Scheduler(problem).finish_us(search.plan)
     rounding_ns = len(problem.items) + 2 * len(problem.flows) + 1
-    is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= search.bound_ns + rounding_ns
-    bound_us = finish_us if is_optimal else min(search.bound_ns / 1000, finish_us)
+    is_optimal = nanoseconds(finish_us) * (1 - 2 * TOLERANCE) <= search.whole.bound_ns + rounding_ns
+    bound_us = finish_us if is_optimal else min(search.whole.bound_ns / 1000, finish_us)
     status: Status = "optimal" if is_optimal else "feasible"
     watch.end(finish_us, bound_us)
     return Solution(search.plan, status, finish_us, bound_us, search.budget.is_late and not is_optimal)
@@ -133,16 +133,13 @@ class _PlanSearch:
         self.whole = WholeSearch(problem, self.options, budget)
         self.cuts: dict[float, _Cut] = {}  # by share of loose items
         self.cut = _Cut((), (), 0.0)  # the one that is searched
-        self._take(Assignment())
+        self.whole.offer(Assignment())
+        self._tell()
 
     @property
     def plan(self) -> Assignment:
         assert self.whole.plan is not None
         return self.whole.plan
-
-    @property
-    def bound_ns(self) -> int:
-        return self.whole.bound_ns
 
     def run(self) -> None:
         """Search until plan and bound meet or the budget is spent."""
@@ -197,10 +194,8 @@ class _PlanSearch:
         if len(self.cut.parts) == 1:
             return
         if self.cut.search is None:
-            wiring = self.whole.scheduler.wiring
-            self.cut.search = SequenceSearch(
-                self.problem, self.options, self.cut.parts, wiring, self.budget, self._take_calls
-            )
+            wiring, parts = self.whole.scheduler.wiring, self.cut.parts
+            self.cut.search = SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls)
         self.cut.search.run()
 
     def _is_close(self) -> bool:
@@ -222,23 +217,16 @@ class _PlanSearch:
             self.cuts[loose_share] = _Cut(parts, loose, sum(self.problem.items[item].host_us for item in items))
         return self.cuts[loose_share]
 
-    def _take(self, plan: Assignment) -> None:
-        self.whole.offer(plan)
-        self._tell()
-
     def _take_calls(self, calls: Sequence[KernelCall], begins: Mapping[JobKey, float], bound_ns: int) -> int:
         """Take the calls as a plan if the board holds their engines and weights; return the best finish.
 
         They are tried first come, first served, in the order in which they begin, and with calls over loose items where
         those can help: they take no more from the host than their time.
         """
-        options = self.problem.options
-        covered = [item for call in calls for item in options[call.option].covers]
-        weight_bytes = sum(options[call.option].weight_bytes for call in calls)
-        regions = place(self.problem, sorted({(options[call.option].engine, call.instance) for call in calls}))
-        is_one_each = len(covered) == len(set(covered)) and weight_bytes <= self.problem.memory_capacity_bytes
-        if regions is not None and is_one_each:
-            finish_us, plan = self.whole.scheduler.ordered(Assignment(tuple(calls), regions))
+        covered = [item for call in calls for item in self.problem.options[call.option].covers]
+        fits = fitting(self.problem, calls)
+        if fits is not None and len(covered) == len(set(covered)):
+            finish_us, plan = self.whole.scheduler.ordered(fits)
             self.whole.offer(plan)
             if begins and math.isfinite(finish_us):
                 spans = self.whole.scheduler.spans(plan)
@@ -264,10 +252,16 @@ def with_joined_stretches(problem: Problem) -> Problem:
     """
     stretches = list(_stretches(problem))
     at = {item: number for number, stretch in enumerate(stretches) for item in stretch}
+    flows = []
+    for flow in problem.flows:
+        producer = None if flow.producer is None else at[flow.producer]
+        readers = dict.fromkeys(at[item] for item in flow.consumers)
+        consumers = tuple(item for item in readers if item != producer)
+        flows.append(replace(flow, producer=producer, consumers=consumers))
     return replace(
         problem,
         items=tuple(_joined([problem.items[item] for item in stretch]) for stretch in stretches),
-        flows=tuple(_moved(flow, at) for flow in problem.flows),
+        flows=tuple(flows),
         options=tuple(replace(option, covers=tuple(at[item] for item in option.covers)) for option in problem.options),
     )
 
@@ -292,9 +286,3 @@ def _readers(problem: Problem, wiring: Wiring, item: int) -> set[int]:
 
 def _joined(items: list[Item]) -> Item:
     return items[0] if len(items) == 1 else Item("", sum(nanoseconds(item.host_us) for item in items) / 1000)
-
-
-def _moved(flow: OffloadFlow, at: dict[int, int]) -> OffloadFlow:
-    producer = None if flow.producer is None else at[flow.producer]
-    readers = dict.fromkeys(at[item] for item in flow.consumers)
-    return replace(flow, producer=producer, consumers=tuple(item for item in readers if item != producer))

@@ -14,6 +14,7 @@ from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
@@ -123,9 +124,8 @@ class _Order:
     def _is_ordered(self, gates: Sequence[int], gate: int) -> bool:
         """Return whether an item comes after the gates before it and before those after it."""
         at = bisect(gates, gate)
-        return all(self.before[gate] >> other & 1 for other in gates[:at][-1:]) and all(
-            self.after[gate] >> other & 1 for other in gates[at:][:1]
-        )
+        is_after = all(self.before[gate] >> other & 1 for other in gates[:at][-1:])
+        return is_after and all(self.after[gate] >> other & 1 for other in gates[at:][:1])
 
     def _unspanned(self) -> Iterator[int]:
         """Yield the items such that no call covers one of them or before together with one after."""
@@ -133,15 +133,12 @@ class _Order:
         for covers in self.covers:
             opened[covers[0]] += 1
             opened[covers[-1]] -= 1
-        spanning = accumulate(opened)
-        yield from (item for item, calls in enumerate(spanning) if not calls)
+        yield from (item for item, calls in enumerate(accumulate(opened)) if not calls)
 
     def _beside(self, item: int) -> int:
-
         return ((1 << len(self.items)) - 1) & ~(self.before[item] | self.after[item] | 1 << item)
 
     def between(self, entry: int | None, leave: int | None) -> tuple[int, ...]:
-
         return tuple(_bits(self._mask(entry, leave)))
 
     def _mask(self, entry: int | None, leave: int | None) -> int:
@@ -229,9 +226,7 @@ class Parts:
                 self.options_of.setdefault(item, []).append(index)
         self.forms: dict[NetworkSegment, Part] = {}  # between gates on the host, with every option
         self.numbers: dict[Problem, int] = {}
-        self.known: dict[
-            tuple[int, tuple[int, ...], bool, bool, bool], tuple[Problem, int, tuple[int, ...]] | None
-        ] = {}
+        self.known: dict[tuple[Any, ...], tuple[Problem, int, tuple[int, ...]] | None] = {}
 
     def part(
         self, segment: NetworkSegment, counts: Sequence[int], entry_on_card: bool, exit_on_card: bool
@@ -266,16 +261,15 @@ class Parts:
         option = self.problem.options[index]
         sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
         is_launched = self.problem.engines[option.engine].launch_per == "call" or not sources or entry is None
-        reads_host = not is_launched and any(self._is_never_on_card(source, at, entry) for source in sources)
+        reads_host = False
         if not is_launched:  # on an engine that fetches its own instructions
-            is_launched = reads_host or any(source in at or source == entry for source in sources)
+            outside = [source for source in sources if source not in at and source != entry]
+            # A tensor from outside the segment may be an input of the graph, or written by the host alone.
+            reads_host = any(source not in self.options_of for source in outside)
+            is_launched = reads_host or len(outside) < len(sources)
         covers = tuple(at[item] for item in option.covers if item in at)
         launch_us = option.launch_us if is_launched else NONE
         return replace(option, name="", covers=covers, launch_us=launch_us, weight_bytes=0, reads_host=reads_host)
-
-    def _is_never_on_card(self, source: int | None, at: dict[int, int], entry: int | None) -> bool:
-        """Return whether a tensor from outside the segment is an input of the graph, or written by the host alone."""
-        return source not in at and source != entry and source not in self.options_of
 
     def _flows(self, segment: NetworkSegment, at: dict[int, int]) -> Iterator[tuple[int, OffloadFlow]]:
         read = dict.fromkeys(flow for item in segment.items for flow in self.wiring.read_by[item])
@@ -312,14 +306,10 @@ def _between(
         engines.append(replace(engine, max_instances=count if index in used else 1, launch_per=rule))
     if entry_on_card:  # the gate itself is the first item
         items.insert(0, Item("", 0.0, is_on_card=True))
-        flows = tuple(
-            replace(
-                flow,
-                producer=0 if flow.producer is None else flow.producer + 1,
-                consumers=tuple(item + 1 for item in flow.consumers),
-            )
-            for flow in flows
-        )
+        producers = (0 if flow.producer is None else flow.producer + 1 for flow in flows)
+        consumers = (tuple(item + 1 for item in flow.consumers) for flow in flows)
+        ends = zip(flows, producers, consumers, strict=True)
+        flows = tuple(replace(flow, producer=source, consumers=readers) for flow, source, readers in ends)
         options = [replace(option, covers=tuple(item + 1 for item in option.covers)) for option in options]
         options.append(Option("", (0,), len(engines), NONE, NONE, 0))
         engines.append(EngineType("", Resources(), spans_regions=True))

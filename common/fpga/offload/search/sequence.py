@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
@@ -81,6 +82,9 @@ class GateStep:
 
 
 Table = list[dict[Sides, GateStep]]  # for each segment, by the sides of its gates
+StepTime = Callable[[GateStep], int]
+LOWER: StepTime = attrgetter("lower_ns")
+UPPER: StepTime = attrgetter("upper_ns")
 
 
 class SequenceSearch:
@@ -184,13 +188,13 @@ class SequenceSearch:
         return ()
 
     def _offer_paths(self, counts: Counts) -> None:
-        for time in (_lower, _upper):
+        for time in (LOWER, UPPER):
             self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
 
     def _used(self, counts: Counts) -> dict[Instance, float]:
         """Return the engines of the best path, each with the time of the host that its calls take over."""
         used: dict[Instance, float] = {}
-        for call in self._calls(counts, _lower):
+        for call in self._calls(counts, LOWER):
             option = self.problem.options[call.option]
             saved_us = sum(self.problem.items[item].host_us for item in option.covers)
             used[option.engine, call.instance] = used.get((option.engine, call.instance), 0.0) + saved_us
@@ -203,10 +207,10 @@ class SequenceSearch:
     def _is_closed(self, lower_ns: int) -> bool:
         return self.best_ns * (1 - TOLERANCE) <= lower_ns
 
-    def _calls(self, counts: Counts, time: Callable[[GateStep], int]) -> list[KernelCall]:
+    def _calls(self, counts: Counts, time: StepTime) -> list[KernelCall]:
         return [call for step in shortest(self.tables[counts], time)[1] for call in step.calls()]
 
-    def _begins(self, counts: Counts, time: Callable[[GateStep], int]) -> dict[JobKey, float]:
+    def _begins(self, counts: Counts, time: StepTime) -> dict[JobKey, float]:
         begins: dict[JobKey, float] = {}
         since_us = 0.0
         path = shortest(self.tables[counts], time)[1]
@@ -220,7 +224,7 @@ class SequenceSearch:
         table = self._table(counts)
         self._inherit(table, counts)
         while True:
-            lower_ns, path = shortest(table, _lower)
+            lower_ns, path = shortest(table, LOWER)
             new = [step.search for step in path if not step.search.is_begun and not step.search.is_final]
             wide = [step for step in path if not step.search.is_final and step.search.spent < limit]
             if self.budget.is_late or self._is_closed(lower_ns) or not (new or (wide and self.budget.left > 0)):
@@ -257,32 +261,24 @@ class SequenceSearch:
     def _search(self, part: Part) -> WholeSearch:
         """Return the search of a segment; equal segments share one."""
         if part.number not in self.searches:
-            problem = part.problem
-            search = WholeSearch(problem, range(len(problem.options)), self.budget)
+            search = WholeSearch(part.problem, range(len(part.problem.options)), self.budget)
             self.searches[part.number] = search
-            self.kin.setdefault(_without_times(problem), []).append(search)
+            self.kin.setdefault(_without_times(part.problem), []).append(search)
         return self.searches[part.number]
 
     def _nearest_kin(self, search: WholeSearch) -> WholeSearch | None:
         """Return the search with a plan whose host's times are nearest, among those that differ in nothing else."""
-        kin = [other for other in self.kin[_without_times(search.problem)] if other.plan is not None]
-        return min(kin, key=lambda other: _distance_us(other.problem, search.problem), default=None)
+
+        def distance_us(other: WholeSearch) -> float:
+            pairs = zip(other.problem.items, search.problem.items, strict=True)
+            return sum(abs(there.host_us - here.host_us) for there, here in pairs)
+
+        kin = (other for other in self.kin[_without_times(search.problem)] if other.plan is not None)
+        return min(kin, key=distance_us, default=None)
 
 
 def _without_times(problem: Problem) -> Problem:
     return replace(problem, items=tuple(replace(item, host_us=0.0) for item in problem.items))
-
-
-def _distance_us(one: Problem, other: Problem) -> float:
-    return sum(abs(here.host_us - there.host_us) for here, there in zip(one.items, other.items, strict=True))
-
-
-def _lower(step: GateStep) -> int:
-    return step.lower_ns
-
-
-def _upper(step: GateStep) -> int:
-    return step.upper_ns
 
 
 def largest_sets(problem: Problem) -> EngineSets:
@@ -313,7 +309,7 @@ def _together(sets: Sequence[Counts]) -> Counts:
 Trail = tuple[GateStep, "Trail"] | None  # the last step, and the trail before it
 
 
-def shortest(table: Table, time: Callable[[GateStep], int]) -> tuple[int, list[GateStep]]:
+def shortest(table: Table, time: StepTime) -> tuple[int, list[GateStep]]:
     reached: dict[bool, tuple[int, Trail]] = {False: (0, None)}  # by side of the gate: time, and the steps up to it
     for steps in table:
         after: dict[bool, tuple[int, Trail]] = {}
