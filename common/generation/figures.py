@@ -68,8 +68,7 @@ def phase_figures(
 ) -> list[GenerationPhasesRow]:
     """Return the calls of each phase of each answer under the roofs of the host, in the order of the answers.
 
-    Args:
-        sequences: of each call; every one of them takes and gives tokens.
+    Every one of a call's ``sequences`` takes and gives tokens.
     """
     groups: dict[tuple[int, str], list[GenerationRow]] = {}
     for row in counted(rows):

@@ -81,10 +81,7 @@ class GenerationPlan:
 
 
 def drawn_prompt(decoder: Decoder, length: int, seed: int, quantity: str = "prompt") -> list[int]:
-    """Draw numbers of the real vocabulary.
-
-    Args:
-        quantity: the setting that asks for so many.
+    """Draw numbers of the real vocabulary; ``quantity`` is the setting that asks for so many.
 
     Raises:
         UnusableValueError: there are too many, or a call takes one alone.

@@ -50,10 +50,9 @@ MENDS: Mapping[str, Sequence[Mend]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class MendTrial:
-    """What became of a model that a rule's mends were tried on.
+    """What became of a model, None where no mend applied, that a rule's mends were tried on.
 
     Attributes:
-        model: the mended model; None where no mend applied.
         changed: nodes, weights or dimensions that they changed.
         reasons: why each of the others did not apply, by name.
     """

@@ -18,11 +18,7 @@ MOST_DB = 999.0  # stands for no error at all: a table has no infinity
 
 
 def precision_rows(
-    study: Study,
-    results: Sequence[SchemeResult],
-    written: SchemeResult | None,
-    bounds: Bounds,
-    left: Sequence[str],
+    study: Study, results: Sequence[SchemeResult], written: SchemeResult | None, bounds: Bounds, left: Sequence[str]
 ) -> list[FormatPrecisionRow]:
     """Return a row for each format, scheme and output; the first rows are those of the model as given.
 
@@ -97,12 +93,7 @@ def _interval(stem: str, share: Share | None) -> dict[str, float | None]:
 
 
 def mixture_rows(
-    study: Study,
-    scheme: Scheme,
-    found: Sequence[Mixture],
-    written: Mixture | None,
-    bounds: Bounds,
-    left: Sequence[str],
+    study: Study, scheme: Scheme, found: Sequence[Mixture], written: Mixture | None, bounds: Bounds, left: Sequence[str]
 ) -> list[PrecisionMixturesRow]:
     """Return a row for each mixture of layers in the format and in float; no tool converts ``left``."""
     rows = [

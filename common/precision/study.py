@@ -111,10 +111,7 @@ class SchemeResult:
 def studied(
     path: Path, folder: Path, calibrating: Samples, judging: Samples, settings: SessionSettings, scores: str | None
 ) -> Study:
-    """Return the study of a model.
-
-    Args:
-        scores: name of the output with scores of classes; None: the first that looks like one.
+    """Return the study of a model; ``scores`` is as in :func:`common.precision.judgement.evaluation.reference`.
 
     Raises:
         UnusableValueError: there is no such output, or labels do not fit.
@@ -132,11 +129,7 @@ def studied(
 
 
 def scheme_results(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[SchemeResult]:
-    """Judge the model in each format by each scheme; a scheme that fails has its problem in words.
-
-    Args:
-        kept: the format whose models stay in the folder of the study.
-    """
+    """Judge the model in each format by each scheme; only models of the format ``kept`` stay in the folder."""
     results, schemes = [], [scheme for scheme in SCHEMES if scheme.is_for(study.model)]
     for place, scheme in enumerate(schemes):
         target = study.folder / f"{place}.onnx"
@@ -217,10 +210,9 @@ def _choice_db(result: SchemeResult, study: Study) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LayerJudgement:
-    """The judgement of a layer alone in a format; ``problem`` says why there is none, and is empty otherwise.
+    """The judgement of a layer alone in a format, and on the samples that choose, by which layers are mixed.
 
-    Attributes:
-        choosing: the same on the samples that choose; by it layers are mixed.
+    ``problem`` says why there is none, and is empty otherwise.
     """
 
     node: str
@@ -232,11 +224,7 @@ class LayerJudgement:
 def layer_judgements(
     study: Study, scheme: Scheme, nodes: Sequence[str], budget_s: float, progress: Callable[[float, float], None]
 ) -> list[LayerJudgement]:
-    """Judge layers in their order until the budget is spent; at least one is tried.
-
-    Args:
-        nodes: layers, the most important ones first.
-    """
+    """Judge layers, the most important ones first, until the budget is spent; at least one is tried."""
     end_s, found = time.monotonic() + budget_s, list[LayerJudgement]()
     for place, node in enumerate(nodes):
         if place and time.monotonic() > end_s:

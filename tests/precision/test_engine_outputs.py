@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from common.messages.errors import PipelineError
-from common.precision.judgement.engine_outputs import engine_outputs
+from common.precision.judgement.evaluation import engine_outputs
 from common.precision.judgement.samples import Samples
 from common.runtime.sessions.session import SessionSettings
 from tests.support.engine.rows import network, numbers

@@ -80,17 +80,17 @@ class _GreedySearch:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.scheduler = Scheduler(problem)
-        self.possible = possible_options(problem, self.scheduler)
+        possible = possible_options(problem, self.scheduler)
         self.calls: list[KernelCall] = []
         self.on_card: set[int] = set()
         self.free_bytes = problem.memory_capacity_bytes
         self.finish_us = self.scheduler.finish_us(Assignment())
         self.fitting: dict[Instance, bool] = {}
         self.options_of: dict[int, list[int]] = {}
-        for index in self.possible:
+        for index in possible:
             for item in problem.options[index].covers:
                 self.options_of.setdefault(item, []).append(index)
-        self.saving_us = {index: self._saving_us(index) for index in self.possible}
+        self.saving_us = {index: self._saving_us(index) for index in possible}
         self.ranked = [(-us, index) for index, us in self.saving_us.items()]
         heapq.heapify(self.ranked)
 

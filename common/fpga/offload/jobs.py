@@ -20,8 +20,6 @@ class Job:
 
     Attributes:
         key: kind and index; of the host, that of the first item.
-        label: name of the item, option or tensor, for reports.
-        duration_us: time that it occupies its resource.
         launch_us: part of the duration before a kernel works.
         after: jobs that come first, each with a delay after its finish; a negative one waits for a part of that job.
         tail_us: time after the finish until its result can be used.

@@ -18,14 +18,11 @@ NONE = ThreePoint.exactly(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One step of the host: a fused group, a node that the runtime inserted, or the gap between nodes.
-
-    ``is_on_card`` says that a call must compute it.
-    """
+    """One step of the host: a fused group, a node that the runtime inserted, or the gap between nodes."""
 
     name: str
     host_us: float
-    is_on_card: bool = False
+    is_on_card: bool = False  # a call must compute it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,6 @@ class OffloadFlow:
 
     Attributes:
         producer: index of the item that writes it, or None for a graph input, which is on the host from the start.
-        consumers: indices of the items that read it.
         is_output: whether it must be on the host at the end.
         h2d_convert_us: conversion to the card's number format, on the card, after the transfer.
         d2h_convert_us: conversion to the host's number format, on the card, before the transfer.
@@ -63,7 +59,6 @@ class EngineType:
     """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time.
 
     Attributes:
-        resources: of one instance.
         spans_regions: whether an instance may be divided over several regions.
         launch_per: which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host.
             ``engine``: those that read something that no call on this engine wrote. The engine fetches its own
@@ -89,8 +84,6 @@ class Option:
 
     Attributes:
         covers: indices of its items, ascending.
-        engine: index of its engine type.
-        launch_us: of one launch.
         weight_bytes: weights that stay in the card's memory from run to run.
         reads_host: whether it also reads a tensor that never is on the card, and that is no flow of the problem.
     """

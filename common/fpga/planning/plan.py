@@ -16,19 +16,20 @@ from common.fpga.offload.search.plan_search import Solution, Status, optimize
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import Formulation, formulate, launch_rule
 from common.fpga.planning.request import Request
-from common.fpga.planning.rule_classes import group_classes
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
-from common.graphs.sums import total
+from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import SpeedupRow
 from common.workload.formats import candidates_in, group_formats
+from common.workload.layers import Convolution
 from common.workload.task_candidates import TaskCandidate
 from common.workload.tasks import batched
 from common.workload.workload import Workload
 
 NO_LAUNCH = ThreePoint.exactly(0.0)
+REGULAR_KINDS = frozenset({"conv", "gemm", "attention"})
 
 
 def is_judged(workload: Workload, request: Request) -> bool:
@@ -41,13 +42,10 @@ class Plan:
     """A plan with its baselines.
 
     Attributes:
-        workload: what the plan divides between host and card.
-        formulation: the offload problem and the meaning of its indices.
-        problem: the offload problem with the times in force, given kernel speedups applied.
+        problem: that of the formulation with the times in force, given kernel speedups applied.
         solution: result of the search, which uses the models' times only.
         schedules: one inference in each of :data:`CASES`.
-        classes: kernel classes that the rule of thumb judges.
-        rule: plan of the rule of thumb.
+        rule: plan of the rule of thumb, which judges ``classes``.
     """
 
     workload: Workload
@@ -187,3 +185,43 @@ def card_work(plan: Plan) -> CardWork:
         plan.link_bytes,
         plan.weight_bytes,
     )
+
+
+# --- what the rule of thumb judges ------------------------------------------------------------------------------------
+
+
+def kernel_class(workload: Workload, index: int) -> str:
+    """Return ``conv 3x3``, ``grouped conv 3x3``, ``gemm``, ``attention`` …, or the pattern of a group of kind none."""
+    group = workload.groups[index]
+    if group.kind == "none":
+        return group.pattern
+    if group.kind != "conv":
+        return group.kind
+    head = next((layer for layer in workload.layers[group.heads[0]] or () if isinstance(layer, Convolution)), None)
+    if head is None:
+        return "conv"
+    return f"{'grouped ' if head.groups > 1 else ''}conv {head.kernel_height}x{head.kernel_width}"
+
+
+def group_classes(workload: Workload, formulation: Formulation) -> list[GroupClass]:
+    """Return the classes of groups of one kind and window, which could share a kernel; that of most host time first."""
+    members: dict[str, list[int]] = {}
+    for index in range(len(workload.groups)):
+        members.setdefault(kernel_class(workload, index), []).append(index)
+    classes = []
+    for label, groups in members.items():
+        host, kind = workload.host, workload.groups[groups[0]].kind
+        flops, moved = total(map(workload.flops, groups)), total(workload.bytes([group]) for group in groups)
+        unfused, macs = total(map(workload.unfused_bytes, groups)), total(map(workload.macs, groups))
+        energy_uj = total(workload.costs[group].energy_uj for group in groups)
+        known = GroupClass(
+            label=label,
+            groups=tuple((formulation.item_of[group],) for group in groups),
+            latency_share=workload.host_us(groups) / host.latency_us,
+            energy_share=ratio(energy_uj, host.energy_uj),
+            is_regular=kind in REGULAR_KINDS and macs is not None and moved is not None,
+            intensity_flop_per_byte=ratio(flops, moved),
+            fused_share=None if unfused is None or moved is None or not unfused else 1 - moved / unfused,
+        )
+        classes.append(known)
+    return sorted(classes, key=lambda members: -(members.latency_share or 0.0))

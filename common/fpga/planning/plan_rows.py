@@ -12,9 +12,8 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.baselines import RuleCriteria, rule_criteria
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.board_rows import WHOLE_BOARD, case_columns, resource_use
-from common.fpga.planning.plan import Plan
+from common.fpga.planning.plan import Plan, kernel_class
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.fpga.planning.rule_classes import kernel_class
 from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import BoardResourcesRow, FpgaCandidatesRow, OffloadPlanRow

@@ -30,8 +30,7 @@ class PlannedKernel:
         bound: what limits the largest part of the likely time; None if a speedup was given.
         flops: as counted on the card.
         moved_bytes: between the chip and the card's memory.
-        power_w: of the card while the kernel works.
-        energy_uj: of the card while the kernel works.
+        power_w, energy_uj: of the card while the kernel works.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -40,8 +41,6 @@ class Formulation:
     """An offload problem in plain values, and the meaning of its indices.
 
     Attributes:
-        problem: in plain values.
-        candidates: groups and chains.
         engines: by engine index of the problem.
         offers: by option index of the problem.
         names: of the candidates: G1, G2, … for groups by falling host latency, C1, C2, … for chains in graph order.
@@ -76,14 +75,18 @@ def formulate(
     item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}
     offers = tuple(_offers(candidates, engines))
     flows = tensor_flows(workload.graph, workload.groups, formats)
-    waits = Conversions(workload.graph, flows, formats, board), Copies(flows, board)
+    waits, options = CallWaits(workload.graph, flows, formats, board), list[Option]()
+    for offer in offers:
+        groups = candidates[offer.candidate].covers
+        covers = tuple(sorted(item_of[group] for group in groups))
+        time_us = summed([offer.estimate.time_us, *waits.us(groups, engines[offer.engine])])
+        name = names[offer.candidate]
+        options.append(Option(name, covers, offer.engine, time_us, board.launch_us, offer.weight_bytes))
     problem = Problem(
         items=tuple(Item(step.name, step.host_us) for step in steps),
         flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
         engines=tuple(_engine_type(engine, board, launch_per) for engine in engines),
-        options=tuple(
-            _option(offer, engines[offer.engine], names, candidates, item_of, board, waits) for offer in offers
-        ),
+        options=tuple(options),
         regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
         memory_channels=board.memory_port_count,
         memory_capacity_bytes=board.memory.capacity_bytes,
@@ -103,21 +106,6 @@ def _offers(candidates: Sequence[TaskCandidate], engines: Sequence[Engine]) -> I
                 known[number, task] = engine.estimate(task)
             if (estimate := known[number, task]) is not None:
                 yield Offer(index, number, estimate, task.weight_bytes)
-
-
-def _option(
-    offer: Offer,
-    engine: Engine,
-    names: Sequence[str],
-    candidates: Sequence[TaskCandidate],
-    item_of: Mapping[int, int],
-    board: Board,
-    waits: tuple[Conversions, Copies],
-) -> Option:
-    groups, (conversions, copies) = candidates[offer.candidate].covers, waits
-    covers = tuple(sorted(item_of[group] for group in groups))
-    time_us = summed([offer.estimate.time_us, conversions.us(groups), copies.us(groups, engine)])
-    return Option(names[offer.candidate], covers, offer.engine, time_us, board.launch_us, offer.weight_bytes)
 
 
 def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str, ...]:
@@ -151,19 +139,10 @@ def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Offload
     """
     on_host, on_card = flow.host_bytes or 0, flow.card_bytes or 0
     link_us = combine(lambda rate: 1e6 * on_host / rate, board.link.bytes_per_s)
-    convert_us = ThreePoint.exactly(0.0)
-    if on_card != on_host:
-        convert_us = _converted_us(on_host + on_card, board)
-    return OffloadFlow(
-        flow.tensor,
-        None if flow.producer is None else item_of[flow.producer],
-        tuple(sorted(item_of[group] for group in flow.consumers)),
-        flow.is_output,
-        link_us,
-        link_us,
-        convert_us,
-        convert_us,
-    )
+    convert_us = _converted_us(on_host + on_card, board) if on_card != on_host else ThreePoint.exactly(0.0)
+    producer = None if flow.producer is None else item_of[flow.producer]
+    consumers = tuple(sorted(item_of[group] for group in flow.consumers))
+    return OffloadFlow(flow.tensor, producer, consumers, flow.is_output, link_us, link_us, convert_us, convert_us)
 
 
 def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[OffloadFlow]:
@@ -175,46 +154,33 @@ def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[O
             yield OffloadFlow(END, item, (first_added,), False, nothing, nothing)
 
 
-class Conversions:
-    """Tensors that one group on the card writes in a number format, and another one reads in another format.
+class CallWaits:
+    """What a call on the card waits for beside its kernel, by group and tensor; each tensor counts once for a call.
 
-    A converter of the card changes them, as it does with tensors of the host. The call that reads a tensor waits for
-    its conversion, also if that tensor comes from the host, which has converted it already: then it counts twice.
+    A converter of the card changes a tensor that one group there writes in a number format and another one reads in
+    another format. The call that reads it waits, also if it comes from the host, which has converted it already: then
+    it counts twice. A copier moves each activation that a streaming kernel shares with another group, a word of a port
+    in every cycle: its activations lie on one channel each, and those of other kernels over all of theirs.
     """
 
     def __init__(self, graph: SourceGraph, flows: Iterable[TensorFlow], formats: Sequence[str], board: Board) -> None:
-        self._us: dict[int, dict[str, ThreePoint]] = {}
+        self._conversions = defaultdict[int, dict[str, ThreePoint]](dict)
+        self._copies = defaultdict[int, dict[str, ThreePoint]](dict)
         for flow in flows:
+            if flow.producer is None or not flow.consumers:
+                continue
+            written, tensor = flow.card_bytes or 0, flow.tensor
             for group in flow.consumers:
-                if flow.producer is not None and formats[flow.producer] != formats[group]:
-                    read = card_bytes(flow.host_bytes, graph.dtypes[flow.tensor], formats[group])
-                    moved = (flow.card_bytes or 0) + (read or 0)
-                    self._us.setdefault(group, {})[flow.tensor] = _converted_us(moved, board)
+                if formats[flow.producer] != formats[group]:
+                    read = card_bytes(flow.host_bytes, graph.dtypes[tensor], formats[group])
+                    self._conversions[group][tensor] = _converted_us(written + (read or 0), board)
+            for group in (flow.producer, *flow.consumers):
+                self._copies[group][tensor] = _converted_us(2 * written, board, COPIER_PORTS)
 
-    def us(self, groups: Iterable[int]) -> ThreePoint:
-        """Return the time of all conversions that groups wait for together; each tensor is converted once."""
-        return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
-
-
-class Copies:
-    """Activations of a streaming kernel, which lie on one channel each, and those of other kernels over all of theirs.
-
-    A copier moves each one that the kernel shares with another group, a word of a port in every cycle.
-    """
-
-    def __init__(self, flows: Iterable[TensorFlow], board: Board) -> None:
-        self._us: dict[int, dict[str, ThreePoint]] = {}
-        for flow in flows:
-            if flow.producer is not None and flow.consumers:
-                us = _converted_us(2 * (flow.card_bytes or 0), board, COPIER_PORTS)
-                for group in (flow.producer, *flow.consumers):
-                    self._us.setdefault(group, {})[flow.tensor] = us
-
-    def us(self, groups: Iterable[int], engine: Engine) -> ThreePoint:
-        """Return the time of all copies of a call; none where the engine has the layout of the others."""
-        if not isinstance(engine, StreamingGemv):
-            return ThreePoint.exactly(0.0)
-        return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
+    def us(self, groups: Iterable[int], engine: Engine) -> list[ThreePoint]:
+        """Return the time of all conversions and, where the engine has another layout, that of all copies."""
+        kinds = [self._conversions, self._copies] if isinstance(engine, StreamingGemv) else [self._conversions]
+        return [summed({name: us for group in groups for name, us in each[group].items()}.values()) for each in kinds]
 
 
 def _converted_us(moved_bytes: int, board: Board, port_count: int = CONVERTER_PORTS) -> ThreePoint:

@@ -36,14 +36,11 @@ class Request:
     """The request of a plan.
 
     Attributes:
-        board: with its budgets, memory and link.
-        precision: number format of the kernels.
         launch_per: whether the host launches each group, or each phase on the card.
         thresholds: of the rule of thumb, a baseline.
         given_speedups: known speedups of kernels over the host, by kernel name.
         overlay: an overlay engine that the plan may use besides the engines of the catalogue.
         watch: ends the search when its time is up, and hears how far it has come.
-        host: where the host's times come from.
         objective: what the reader asks for first; ``throughput`` also fills the board with several arrays.
         designs: arrays for the board, of which the plan may use the quickest.
         has_own_arrays: whether the plan may use arrays of the catalogue as well.
@@ -227,10 +224,7 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> Req
 
 
 def what_if_request(
-    request: Request,
-    text: str,
-    board_of: Callable[[str], Board],
-    overlay_of: Callable[[Board], OverlayEngine | None],
+    request: Request, text: str, board_of: Callable[[str], Board], overlay_of: Callable[[Board], OverlayEngine | None]
 ) -> Request:
     """Return the request with the values of a what-if question, ``board=u50,precision=int8,launch-per=phase,K1=3.2``.
 

@@ -173,11 +173,7 @@ def _operations(layer: Layer) -> int:
 
 
 def _summary(
-    graph: SourceGraph,
-    engine: OverlayEngine,
-    timed: Sequence[TimedLayer],
-    around_us: float,
-    notes: tuple[str, ...],
+    graph: SourceGraph, engine: OverlayEngine, timed: Sequence[TimedLayer], around_us: float, notes: tuple[str, ...]
 ) -> WholeModel:
     config, batch = engine.config, engine.config.engine_count
     rows, steps = [row for row, _ in timed], [step for _, step in timed if step]

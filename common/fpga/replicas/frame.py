@@ -35,8 +35,6 @@ class Frame:
     Attributes:
         calls: on the card, in the host's order.
         host_us: of the steps that stay on the host.
-        to_card_us: of all transfers to the card.
-        to_host_us: of all transfers to the host.
         convert_in_us: of all conversions to number formats of the card, one after the other.
         convert_out_us: of those to the host's.
         link_bytes: over the link, both ways.

@@ -68,7 +68,6 @@ def frame_tensors(
 
     Args:
         tasks: those of a frame by the index of their group, in the order of the frame's calls.
-        precision: number format of the kernels.
     """
     position = {group: call for call, group in enumerate(tasks)}
     able = {group for group, task in tasks.items() if keeps_activations(task)}
@@ -123,7 +122,6 @@ def _operands(graph: SourceGraph, group: Group) -> frozenset[str]:
 
 
 def pages_of(size: int) -> int:
-    """Return the pages that so many bytes take."""
     return ceil(size / BRAM36_BYTES)
 
 
@@ -140,10 +138,7 @@ def pages_in(room: Resources) -> int:
 
 
 def memory_of(pages: int, room: Resources, bytes_per_cycle: float) -> Resources | None:
-    """Return blocks with so many pages that read as much in a cycle as ports do; None where the room has too few.
-
-    UltraRAM comes first.
-    """
+    """Return blocks, UltraRAM first, with so many pages that read as much in a cycle as ports do; None if too few."""
     if not pages:
         return Resources()
     least = ceil(8 * bytes_per_cycle / BLOCK_BITS)

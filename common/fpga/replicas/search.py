@@ -68,9 +68,6 @@ def find_streams(
     """Return the best stream of each division; None where no replica computes the frame's calls.
 
     Args:
-        board: its regions, memory and link.
-        precision: number format of the kernels.
-        models: coefficients of all kernel models.
         arrays: of the catalogue, of which one alone is what the replicas are compared with.
         overlay: a vendor's engine that may be replicated.
     """

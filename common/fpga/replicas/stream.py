@@ -59,7 +59,6 @@ class FrameStage:
     Attributes:
         replica: it, with the memories that keep weights and activations.
         first: index of its first call in the frame.
-        calls: in the frame's order.
         kept: activations that stay on the chip.
     """
 
@@ -107,12 +106,7 @@ class StageWork:
 
 @dataclass
 class CallTimes:
-    """Times of calls on a board, each computed once.
-
-    Attributes:
-        models: coefficients of all kernel models.
-        precision: number format of the kernels.
-    """
+    """Times of calls on a board, each computed once."""
 
     board: Board
     models: Models
@@ -182,7 +176,6 @@ class ReplicaStream:
         stages: what each replica of a chain computes; one stage unless layers are divided.
         chains: equal chains of stages.
         frames: that each call computes together.
-        works: work of each stage's calls.
         busy_us: time of each resource for one frame.
         convert_us: conversions of one frame between number formats, to those of the card and to the host's.
         latency_us: of the frames of one call, from the first transfer to the last result, in an empty pipeline.
@@ -240,7 +233,6 @@ def keeping(timing: CallTimes, frame: Frame, stage: FrameStage, frames: int, lef
 
     Args:
         frame: whose activations may stay, if this stage alone has them.
-        frames: of each call.
         left: what the replica may still take.
     """
     replica, main = stage.replica, stage.replica.main
@@ -310,12 +302,13 @@ def stream(
         for unit in units
     }
     launches = sum(work.launch_count for work in works) / frames
+    moved, memory = sum(work.moved_bytes for work in works) / frames, timing.board.memory
     shared = {
         "host": frame.host_us,
         "link to the card": frame.to_card_us,
         "link to the host": frame.to_host_us,
         "launches": combine(lambda us: launches * us, timing.board.launch_us),
-        "memory": _memory_us(timing.board, sum(work.moved_bytes for work in works) / frames),
+        "memory": combine(lambda share: 1e6 * moved / (memory.bytes_per_s * share), memory.efficiency),
         "power": _power_us(timing, works, frames),
     }
     busy |= {name: us for name, us in shared.items() if us.pessimistic > 0}
@@ -325,11 +318,6 @@ def stream(
     found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, convert, latency, 0)
     copies = chains if timing.board.memory.channel_count > 1 else 1  # a copy in the channels of each chain
     return replace(found, memory_bytes=copies * frame.weight_bytes + found.in_flight * frame.live_bytes)
-
-
-def _memory_us(board: Board, moved_bytes: float) -> ThreePoint:
-    rate = board.memory.bytes_per_s
-    return combine(lambda share: 1e6 * moved_bytes / (rate * share), board.memory.efficiency)
 
 
 def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> ThreePoint:

@@ -13,16 +13,7 @@ from common.fpga.speedup.amdahl import (
     row,
 )
 from common.fpga.speedup.energy import CardEnergy, energy_rows
-from common.fpga.speedup.totals import (
-    HOST,
-    NOT_ENGINES,
-    TO_CARD,
-    TO_HOST,
-    Card,
-    CardWork,
-    CaseTotals,
-    HostRun,
-)
+from common.fpga.speedup.totals import HOST, NOT_ENGINES, TO_CARD, TO_HOST, Card, CardWork, CaseTotals, HostRun
 from common.table_rows import SpeedupRow
 
 

@@ -68,7 +68,6 @@ class CaseTotals:
         kernel_us: of all kernels, without launches.
         transfer_us: over the link, both directions.
         conversion_us: between the number formats of model and kernels.
-        launch_us: of all launches.
         finish_us: end of the schedule, in which host, link and engines overlap where data allow.
         busy_us: by resource: ``host``, ``h2d``, ``d2h``, and each engine by name with its launches.
         finish_without_launch_us: finish of the same assignment with free launches; None if not computed.

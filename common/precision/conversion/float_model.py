@@ -42,10 +42,8 @@ class FloatModel:
     """A prepared model.
 
     Attributes:
-        path: of the prepared file.
         nodes: contractions that can be quantized, by name.
         tensors: operands and results of each node.
-        op_types: kind of operator of each node.
     """
 
     path: Path

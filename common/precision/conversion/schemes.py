@@ -28,8 +28,7 @@ from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel, write_single
 from common.precision.conversion.quiet_runs import quiet_tool
 from common.precision.conversion.smoothing import has_linear_layers
-from common.precision.judgement.engine_outputs import engine_outputs
-from common.precision.judgement.evaluation import outputs_of
+from common.precision.judgement.evaluation import engine_outputs, outputs_of
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array
 from common.runtime.sessions.session import SessionSettings

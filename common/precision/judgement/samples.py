@@ -53,7 +53,6 @@ class Samples:
     """Inputs of several runs.
 
     Attributes:
-        feeds: the inputs of each run.
         source: ``given`` or ``random``.
         labels: the class of each sample, (samples,) or (samples, positions); None: unknown.
         drawn: inputs that were drawn, although others were given.

@@ -7,7 +7,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import engines_for
-from common.fpga.planning.problem_builder import COPIER_PORTS, Copies, converter_bytes_per_s
+from common.fpga.planning.problem_builder import COPIER_PORTS, CallWaits, converter_bytes_per_s
 from common.workload.flows import TensorFlow
 from common.workload.layers import Matmul
 from common.workload.tasks import Task
@@ -32,7 +32,9 @@ def engines():
 def test_a_streaming_kernel_waits_for_copies_of_what_it_shares_with_other_groups():
     """Each is read and written once more, by one port each; inputs and outputs of the model are not."""
     board, found = engines()
-    copies, rate = Copies(FLOWS, board), converter_bytes_per_s(board, COPIER_PORTS).likely
+    waits, rate = CallWaits(None, FLOWS, ["int8"] * 5, board), converter_bytes_per_s(board, COPIER_PORTS).likely
     for groups, shared in (((1,), 2000), ((2,), 2300), ((3,), 2000), ((1, 2), 2300), ((4,), 0)):
-        assert copies.us(groups, found["streaming"]).likely == pytest.approx(1e6 * 2 * shared / rate)
-        assert copies.us(groups, found["systolic"]).likely == 0.0
+        _, copies = waits.us(groups, found["streaming"])
+        assert copies.likely == pytest.approx(1e6 * 2 * shared / rate)
+        (conversions,) = waits.us(groups, found["systolic"])
+        assert conversions.likely == 0.0

@@ -17,11 +17,10 @@ from typing import Any
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Instance, Problem, Wiring
-from common.fpga.offload.program.branches import equal_branches
+from common.fpga.offload.program.branches import Visit, Ways, equal_branches, most_ways
 from common.fpga.offload.program.choices import fit_board, nanoseconds
 from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.solver import minimized
-from common.fpga.offload.program.ways import Visit, Ways, most_ways
 from common.fpga.offload.schedule import KernelCall
 
 MOST_TRIED = 4000  # ways of a branch, with those that take longer than a known plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -173,7 +173,7 @@ ROOT_EFFORT = 0.05  # likewise, the root
 INFEASIBLE = 2  # status of scipy.optimize.milp
 
 
-def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> int:
+def lower_bound(model: Any, objective: Any, budget: Spending) -> int:
     """Return a lower bound of the objective over all solutions of the model; 0 if HiGHS finds none in time."""
     import numpy as np
     from scipy.optimize import linprog
@@ -184,9 +184,7 @@ def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> i
     both = vstack([rows.matrix[below], -rows.matrix[above]], format="csr")
     limits = np.concatenate([rows.high[below], -rows.low[above]])
     cost = rows.cost(objective)
-    relaxed = (budget or Spending(math.inf)).wait_for(
-        lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=rows.ends, method="highs")
-    )
+    relaxed = budget.wait_for(lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=rows.ends, method="highs"))
     is_solved = relaxed is not None and relaxed.status == 0
     return _floor_ns(relaxed.fun) if is_solved else 0
 
@@ -243,24 +241,14 @@ class _Rows:
 
 
 def _rows(model: Any) -> _Rows:
+    """Return the linear rows of a model, each divided by its largest coefficient."""
     import numpy as np
+    from scipy.sparse import csr_matrix
 
     proto = model.proto
     ends = np.array([(variable.domain[0], variable.domain[len(variable.domain) - 1]) for variable in proto.variables])
     grain = np.where(ends[:, 1] > 1, TIME_GRAIN, 1.0)
-    matrix, low, high = _matrix(list(_linear_rows(proto)), grain)
-    return _Rows(matrix, low, high, ends / grain[:, None], grain)
-
-
-def _floor_ns(bound: float) -> int:
-    return math.floor(bound * TIME_GRAIN * (1 - TOLERANCE))
-
-
-def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:
-    """Return the rows as a sparse matrix with their bounds, each row divided by its largest coefficient."""
-    import numpy as np
-    from scipy.sparse import csr_matrix
-
+    rows = list(_linear_rows(proto))
     columns = [column for coefficients, _, _ in rows for column in coefficients]
     values = np.array([value for coefficients, _, _ in rows for value in coefficients.values()]) * grain[columns]
     begins = np.cumsum([0, *(len(coefficients) for coefficients, _, _ in rows)])
@@ -268,7 +256,12 @@ def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:
     largest[largest == 0] = 1.0
     values = values / np.repeat(largest, np.diff(begins))
     low, high = (np.array([row[end] for row in rows]) / largest for end in (1, 2))
-    return csr_matrix((values, columns, begins), shape=(len(rows), len(grain))), low, high
+    matrix = csr_matrix((values, columns, begins), shape=(len(rows), len(grain)))
+    return _Rows(matrix, low, high, ends / grain[:, None], grain)
+
+
+def _floor_ns(bound: float) -> int:
+    return math.floor(bound * TIME_GRAIN * (1 - TOLERANCE))
 
 
 def _linear_rows(proto: Any) -> Iterator[LinearRow]:

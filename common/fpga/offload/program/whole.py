@@ -41,8 +41,6 @@ class WholeSearch:
     """A search for the best plan of a problem.
 
     Attributes:
-        plan: the best plan so far, None at first.
-        bound_ns: a lower bound of every plan's finish.
         is_begun: whether it has looked for a first plan and a bound.
         is_divided: whether it has equal branches.
         is_assigned: whether the best choices without an order are known.

@@ -272,16 +272,15 @@ def _stretches(problem: Problem) -> Iterator[list[int]]:
     stretch: list[int] = []
     for item in range(len(problem.items)):
         waits = any(flows[flow].producer in may_move for flow in wiring.read_by[item])
-        if stretch and (waits or item in may_move or not may_move.isdisjoint(_readers(problem, wiring, stretch[-1]))):
-            yield stretch
-            stretch = []
+        if stretch:
+            last = stretch[-1]
+            readers = {last, *(reader for flow in wiring.written_by[last] for reader in flows[flow].consumers)}
+            if waits or item in may_move or not may_move.isdisjoint(readers):
+                yield stretch
+                stretch = []
         stretch.append(item)
     if stretch:
         yield stretch
-
-
-def _readers(problem: Problem, wiring: Wiring, item: int) -> set[int]:
-    return {item, *(reader for flow in wiring.written_by[item] for reader in problem.flows[flow].consumers)}
 
 
 def _joined(items: list[Item]) -> Item:

@@ -27,37 +27,27 @@ def fold_batch_normalization(view: View, norm: onnx.NodeProto) -> Edit | NoMend:
     scale = gamma / np.sqrt(variance + attribute(norm, "epsilon", USUAL_EPSILON))
     shift = beta - scale * mean
     before, after = view.writer(norm.input[0], "Conv"), view.only_reader(norm.output[0], "Conv")
+    conv = before if before is not None else after
+    if conv is None or (before is None and conv.input[0] != norm.output[0]):
+        return NoMend("no convolution is before or after it")
+    weight, bias = _weights(view, conv)
+    if weight is None or bias is None:
+        return NoMend("the weights of the convolution are not constant")
     if before is not None:
-        return _into_producer(view, norm, before, scale, shift)
-    if after is not None and after.input[0] == norm.output[0]:
-        return _into_reader(view, norm, after, scale, shift)
-    return NoMend("no convolution is before or after it")
-
-
-def _into_producer(view: View, norm: onnx.NodeProto, conv: onnx.NodeProto, scale: Array, shift: Array) -> Edit | NoMend:
-    weight, bias = _weights(view, conv)
-    if weight is None or bias is None:
-        return NoMend("the weights of the convolution are not constant")
-    if view.only_reader(conv.output[0]) is None:
-        return NoMend("something else reads the convolution, too")
-    scaled = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
-    return _edit(view, (conv, norm), conv, (scaled, bias * scale + shift), (conv.input[0], norm.output[0]))
-
-
-def _into_reader(view: View, norm: onnx.NodeProto, conv: onnx.NodeProto, scale: Array, shift: Array) -> Edit | NoMend:
-    weight, bias = _weights(view, conv)
-    if weight is None or bias is None:
-        return NoMend("the weights of the convolution are not constant")
+        scaled = weight * scale.reshape(-1, *[1] * (weight.ndim - 1)), bias * scale + shift
+        is_shared = view.only_reader(conv.output[0]) is None
+        return NoMend("something else reads the convolution, too") if is_shared else _edit(view, (conv, norm), scaled)
     if any(attribute(conv, "pads", [])) or attribute(conv, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
         return NoMend("the convolution pads with zeros that a shift would change")
-    groups = attribute(conv, "group", 1)
+    return _edit(view, (norm, conv), _of_scaled_input(weight, bias, scale, shift, attribute(conv, "group", 1)))
+
+
+def _of_scaled_input(weight: Array, bias: Array, scale: Array, shift: Array, groups: int) -> tuple[Array, Array]:
     of_filter = np.repeat(np.arange(groups), len(weight) // groups)  # the group of each filter
-    space = [1] * (weight.ndim - 2)
-    by_filter = [
-        one.reshape(groups, weight.shape[1])[of_filter].reshape(*weight.shape[:2], *space) for one in (scale, shift)
-    ]
-    moved = (weight * by_filter[1]).sum(axis=tuple(range(1, weight.ndim)))
-    return _edit(view, (norm, conv), conv, (weight * by_filter[0], bias + moved), (norm.input[0], conv.output[0]))
+    shape = (*weight.shape[:2], *[1] * (weight.ndim - 2))
+    scales, shifts = (one.reshape(groups, shape[1])[of_filter].reshape(shape) for one in (scale, shift))
+    moved = (weight * shifts).sum(axis=tuple(range(1, weight.ndim)))
+    return weight * scales, bias + moved
 
 
 def _weights(view: View, conv: onnx.NodeProto) -> tuple[Array | None, Array | None]:
@@ -69,17 +59,13 @@ def _weights(view: View, conv: onnx.NodeProto) -> tuple[Array | None, Array | No
     return weight.astype(np.float64), None if bias is None else bias.astype(np.float64)
 
 
-def _edit(
-    view: View,
-    removed: tuple[onnx.NodeProto, onnx.NodeProto],
-    conv: onnx.NodeProto,
-    arrays: tuple[Array, Array],
-    ends: tuple[str, str],
-) -> Edit:
-    kept = view.constants[conv.input[1]]
-    narrow = onnx.helper.tensor_dtype_to_np_dtype(kept.data_type)
+def _edit(view: View, nodes: tuple[onnx.NodeProto, onnx.NodeProto], arrays: tuple[Array, Array]) -> Edit:
+    """Return the edit that puts the convolution with other weights and biases in the place of two nodes in a row."""
+    first, last = nodes
+    conv = first if first.op_type == "Conv" else last
+    narrow = onnx.helper.tensor_dtype_to_np_dtype(view.constants[conv.input[1]].data_type)
     names = [fresh(view, f"{conv.name}/{part}") for part in ("folded_weight", "folded_bias")]
     folded = deepcopy(conv)
-    folded.input[:], folded.output[:] = [ends[0], *names], [ends[1]]
+    folded.input[:], folded.output[:] = [first.input[0], *names], [last.output[0]]
     weights = {name: array.astype(narrow) for name, array in zip(names, arrays, strict=True)}
-    return Edit([node.name for node in removed], [folded], weights)
+    return Edit([first.name, last.name], [folded], weights)
