@@ -35,18 +35,13 @@ TILE_FOLDS = (1, 2, 4, 8, 16)  # along each side; 16 x 16 sums of an element are
 
 @dataclass(frozen=True, slots=True)
 class ArrayDesign:
-    """An array as it is built on a board.
+    """An array as it is built on a board."""
 
-    Attributes:
-        size: R rows, C columns, s products per element.
-        port_count: ports to the card's memory.
-    """
-
-    size: Size
+    size: Size  # R rows, C columns, s products per element
     row_folds: int
     column_folds: int
     step_count: int
-    port_count: int
+    port_count: int  # ports to the card's memory
     spans_regions: bool
 
     @property
@@ -87,18 +82,13 @@ class DesignSet:
 
 @dataclass(frozen=True)
 class ArrayBuilder:
-    """Builds arrays for a model on a board, with the resources and the clock that a plan uses.
-
-    Attributes:
-        served: what the arrays compute.
-        limits: the most that an array may take of each resource, however much the board has.
-    """
+    """Builds arrays for a model on a board, with the resources and the clock that a plan uses."""
 
     board: Board
     precision: str
     models: Models
-    served: ServedTasks
-    limits: Resources = UNLIMITED
+    served: ServedTasks  # what the arrays compute
+    limits: Resources = UNLIMITED  # the most that an array may take of each resource, however much the board has
     _epilogues: dict[Size, Resources] = field(default_factory=dict)
 
     def built(self, design: ArrayDesign) -> SystolicArray | None:

@@ -16,15 +16,10 @@ from common.intervals import ThreePoint
 
 @dataclass(frozen=True, slots=True)
 class Pumping:
-    """DSPs that run faster than their array.
+    """DSPs that run faster than their array."""
 
-    Attributes:
-        dsp_cycles: cycles of a DSP in one cycle of the array.
-        clock_share: share of the board's clock at which such arrays run on a full card.
-    """
-
-    dsp_cycles: int
-    clock_share: ThreePoint
+    dsp_cycles: int  # cycles of a DSP in one cycle of the array
+    clock_share: ThreePoint  # share of the board's clock at which such arrays run on a full card
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,17 +96,11 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ServedTasks:
-    """What the arrays of a model serve.
+    """What the arrays of a model serve."""
 
-    Attributes:
-        counts: tasks with products, and how often each is called.
-        products: the products with the operators behind them.
-        kept_bytes: of the longest chain.
-    """
-
-    counts: Mapping[Task, int]
-    products: frozenset[FusedProduct]
-    kept_bytes: float
+    counts: Mapping[Task, int]  # tasks with products, and how often each is called
+    products: frozenset[FusedProduct]  # the products with the operators behind them
+    kept_bytes: float  # of the longest chain
 
     @classmethod
     def of(cls, tasks: Iterable[Task]) -> ServedTasks:

@@ -24,19 +24,12 @@ PLAN, MIXTURE = "plan", "mixture"
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """One change of the request.
+    """One change of the request."""
 
-    Attributes:
-        subject: what changes: the plan itself, clock, link, precision, mixture of precisions or board.
-        setting: its value, in words.
-        request: with that value.
-        mixture: index of the mixture that is planned; None for a plan of one number format.
-    """
-
-    subject: str
-    setting: str
-    request: Request
-    mixture: int | None = None
+    subject: str  # what changes: the plan itself, clock, link, precision, mixture of precisions or board
+    setting: str  # its value, in words
+    request: Request  # with that value
+    mixture: int | None = None  # index of the mixture that is planned; None for a plan of one number format
 
 
 def questions(

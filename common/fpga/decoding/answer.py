@@ -44,28 +44,19 @@ CUTS = (Cut(CARD, CARD), Cut(HOST, CARD), Cut(CARD, HOST))
 
 @dataclass(frozen=True, slots=True)
 class AnswerDemand:
-    """What an answer asks of the card in one weight format.
+    """What an answer asks of the card in one weight format."""
 
-    Attributes:
-        prompt: the call for the prompt.
-        tokens: the calls for the other tokens, in their order.
-        resident_bytes: weights, and the caches after the last token.
-        prompt_cache_bytes: caches after the prompt.
-        logit_bytes: scores of the vocabulary for one token.
-        prompt_count: tokens of the prompt; 0 for a loop of states.
-        prompt_plan: the prompt on an array; None for that of published decoders, and for a loop of states.
-        input_bytes: what crosses the link for a token that goes in: its number, or its row in a table of embeddings.
-        decode_engine: the kernel of decode on all ports of the memory but one, by name; None where none fits the board.
-    """
-
-    prompt: CallDemand
-    tokens: Sequence[CallDemand]
-    resident_bytes: int
-    prompt_cache_bytes: int
-    logit_bytes: int
-    prompt_count: int
+    prompt: CallDemand  # the call for the prompt
+    tokens: Sequence[CallDemand]  # the calls for the other tokens, in their order
+    resident_bytes: int  # weights, and the caches after the last token
+    prompt_cache_bytes: int  # caches after the prompt
+    logit_bytes: int  # scores of the vocabulary for one token
+    prompt_count: int  # tokens of the prompt; 0 for a loop of states
+    # The prompt on an array; None for that of published decoders, and for a loop of states
     prompt_plan: PromptPlan | None = None
+    # What crosses the link for a token that goes in: its number, or its row in a table of embeddings
     input_bytes: int = TOKEN_BYTES
+    # The kernel of decode on all ports of the memory but one, by name; None where none fits the board
     decode_engine: str | None = None
 
     @property
@@ -97,22 +88,14 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
-    """An answer with one cut.
-
-    Attributes:
-        parts_us: the terms of the answer's time by the cause that they share, in three cases.
-        first_token_us: time to the first token.
-        link_bytes: over the whole answer.
-        token_link_bytes: for each token after the first.
-        odds: of the gain over the host alone.
-    """
+    """An answer with one cut."""
 
     cut: Cut
-    parts_us: Mapping[str, ThreePoint]
-    first_token_us: ThreePoint
-    link_bytes: int
-    token_link_bytes: int
-    odds: Odds
+    parts_us: Mapping[str, ThreePoint]  # the terms of the answer's time by the cause that they share, in three cases
+    first_token_us: ThreePoint  # time to the first token
+    link_bytes: int  # over the whole answer
+    token_link_bytes: int  # for each token after the first
+    odds: Odds  # of the gain over the host alone
 
     @property
     def answer_us(self) -> ThreePoint:

@@ -23,35 +23,22 @@ from common.intervals import ThreePoint
 
 @dataclass(frozen=True, slots=True)
 class DecodeLaw:
-    """Content of configs/decoding.yaml.
+    """Content of configs/decoding.yaml."""
 
-    Attributes:
-        memory_share: share of the theoretical rate of the memory at which weights and caches are read.
-        round_us: time between two rounds.
-        prompt_share: share of the peak in int8 that a whole prompt attains.
-        token_scatter, prompt_scatter: how published times scatter around those of the law.
-    """
-
-    memory_share: float
-    round_us: float
-    prompt_share: float
-    token_scatter: TimeScatter
+    memory_share: float  # share of the theoretical rate of the memory at which weights and caches are read
+    round_us: float  # time between two rounds
+    prompt_share: float  # share of the peak in int8 that a whole prompt attains
+    token_scatter: TimeScatter  # how published times scatter around those of the law
     prompt_scatter: TimeScatter
 
 
 @dataclass(frozen=True, slots=True)
 class CardRates:
-    """What bounds a decoder on a card.
+    """What bounds a decoder on a card."""
 
-    Attributes:
-        memory_bytes_per_s: theoretical rate of all channels.
-        token_flop_per_s: peak of the engines of decode, whose activations stay in bf16.
-        prompt_flop_per_s: peak of an array in int8.
-    """
-
-    memory_bytes_per_s: float
-    token_flop_per_s: float
-    prompt_flop_per_s: float
+    memory_bytes_per_s: float  # theoretical rate of all channels
+    token_flop_per_s: float  # peak of the engines of decode, whose activations stay in bf16
+    prompt_flop_per_s: float  # peak of an array in int8
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,16 +34,12 @@ class LengthDemand:
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """The plan in one format of the weights.
-
-    Attributes:
-        cuts: one answer for each cut; none where weights and caches exceed the card's memory.
-    """
+    """The plan in one format of the weights."""
 
     weight_format: str
     demand: AnswerDemand
     lengths: Sequence[LengthDemand]
-    cuts: Sequence[CutAnswer]
+    cuts: Sequence[CutAnswer]  # one answer for each cut; none where weights and caches exceed the card's memory
 
     @property
     def fits(self) -> bool:

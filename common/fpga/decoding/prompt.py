@@ -52,16 +52,11 @@ class CallWork:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """A prompt on the card.
+    """A prompt on the card."""
 
-    Attributes:
-        engines: names, the array first.
-        time_us: of the whole call, in three cases.
-        regions: the region of the board that holds each engine; ``board`` for one that spans several.
-    """
-
-    engines: tuple[str, ...]
-    time_us: ThreePoint
+    engines: tuple[str, ...]  # names, the array first
+    time_us: ThreePoint  # of the whole call, in three cases
+    # The region of the board that holds each engine; ``board`` for one that spans several
     regions: tuple[str, ...] = ()
 
 

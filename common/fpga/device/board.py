@@ -36,35 +36,24 @@ def peak_flop_per_s(dsp_count: float, macs_per_dsp: float, clock_mhz: float, pum
 
 @dataclass(frozen=True, slots=True)
 class DeviceRegion:
-    """A super logic region, or the whole of a small device. Memory channels belong to the board and are 0 here.
-
-    Attributes:
-        total: resources of the silicon.
-        usable: resources that the shell leaves free.
-    """
+    """A super logic region, or the whole of a small device. Memory channels belong to the board and are 0 here."""
 
     name: str
-    total: Resources
-    usable: Resources
+    total: Resources  # resources of the silicon
+    usable: Resources  # resources that the shell leaves free
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The board's own memory, as equal channels.
-
-    Attributes:
-        efficiency: share of the theoretical bandwidth of the used channels that kernels attain.
-        port_bits: width of the widest AXI port between a kernel and one channel.
-        limit_bytes_per_s: limit for all channels together, where power allows less than their sum.
-    """
+    """The board's own memory, as equal channels."""
 
     kind: MemoryKind
     channel_count: int
     channel_bytes_per_s: float
-    efficiency: ThreePoint
+    efficiency: ThreePoint  # share of the theoretical bandwidth of the used channels that kernels attain
     capacity_bytes: int
-    port_bits: int
-    limit_bytes_per_s: float = math.inf
+    port_bits: int  # width of the widest AXI port between a kernel and one channel
+    limit_bytes_per_s: float = math.inf  # limit for all channels together, where power allows less than their sum
 
     @property
     def bytes_per_s(self) -> float:
@@ -108,16 +97,11 @@ class DatasheetPeak:
 
 @dataclass(frozen=True, slots=True)
 class AiEngines:
-    """Vector processors beside the logic; no model of this project covers them.
-
-    Attributes:
-        int8_op_per_s: vendor's peak.
-        fp32_flop_per_s: rate that published networks attain.
-    """
+    """Vector processors beside the logic; no model of this project covers them."""
 
     count: int
-    int8_op_per_s: float
-    fp32_flop_per_s: ThreePoint
+    int8_op_per_s: float  # vendor's peak
+    fp32_flop_per_s: ThreePoint  # rate that published networks attain
 
     @property
     def published(self) -> str:
@@ -128,39 +112,28 @@ class AiEngines:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """An accelerator card or an embedded board.
-
-    Attributes:
-        dsp_pumping: DSP cycles per kernel cycle; an overlay whose DSPs run at twice its clock has its own figure.
-        closure: share of each resource up to which designs close timing.
-        macs_per_dsp: multiply-accumulates per DSP and cycle, by number format.
-        launch_us: time from the host's call to the kernel's start, plus from the kernel's end to the host's return.
-        static_w: power with the shell loaded and no kernel running.
-        dynamic_w: power that a busy kernel adds.
-        datasheet_peak: None where the vendor states no peak of the logic.
-        own_processor: name of the processor on the board, which is the host of its plans; empty for a card.
-        is_clock_given: whether the clock was given for a question, and no closure is assumed.
-    """
+    """An accelerator card or an embedded board."""
 
     name: str
     title: str
     family: Family
     dsp_type: DspType
     clock_mhz: float
-    dsp_pumping: float
+    dsp_pumping: float  # DSP cycles per kernel cycle; an overlay whose DSPs run at twice its clock has its own figure
     regions: tuple[DeviceRegion, ...]
-    closure: Resources
-    macs_per_dsp: Mapping[str, float]
+    closure: Resources  # share of each resource up to which designs close timing
+    macs_per_dsp: Mapping[str, float]  # multiply-accumulates per DSP and cycle, by number format
     memory: Memory
     link: Link
+    # Time from the host's call to the kernel's start, plus from the kernel's end to the host's return
     launch_us: ThreePoint
     limit_w: float
-    static_w: ThreePoint
-    dynamic_w: ThreePoint
-    datasheet_peak: DatasheetPeak | None
+    static_w: ThreePoint  # power with the shell loaded and no kernel running
+    dynamic_w: ThreePoint  # power that a busy kernel adds
+    datasheet_peak: DatasheetPeak | None  # None where the vendor states no peak of the logic
     ai_engines: AiEngines | None
-    own_processor: str
-    is_clock_given: bool = False
+    own_processor: str  # name of the processor on the board, which is the host of its plans; empty for a card
+    is_clock_given: bool = False  # whether the clock was given for a question, and no closure is assumed
 
     @property
     def total(self) -> Resources:
@@ -230,26 +203,17 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class BoardCeilings:
-    """The roofline ceilings of a board, computed from its figures or taken from a profile.
-
-    Attributes:
-        based_on: board that a profile describes, or the board itself.
-        is_given: whether a profile gives the ceilings.
-        peak_flop_per_s: peak by number format.
-        memory_bytes_per_s: theoretical bandwidth.
-        attained_bytes_per_s: bandwidth that kernels attain.
-        absent: reason why a number format has no peak, by number format.
-    """
+    """The roofline ceilings of a board, computed from its figures or taken from a profile."""
 
     name: str
     title: str
-    based_on: str
-    is_given: bool
+    based_on: str  # board that a profile describes, or the board itself
+    is_given: bool  # whether a profile gives the ceilings
     clock_mhz: float
-    peak_flop_per_s: Mapping[str, float]
-    memory_bytes_per_s: float
-    attained_bytes_per_s: ThreePoint
-    absent: Mapping[str, str]
+    peak_flop_per_s: Mapping[str, float]  # peak by number format
+    memory_bytes_per_s: float  # theoretical bandwidth
+    attained_bytes_per_s: ThreePoint  # bandwidth that kernels attain
+    absent: Mapping[str, str]  # reason why a number format has no peak, by number format
 
 
 def board_ceilings(board: Board) -> BoardCeilings:

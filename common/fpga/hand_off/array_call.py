@@ -24,23 +24,15 @@ class ChannelOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
-    """Where the lines of an operand are: the windows of a map's pixels, or the rows of a matrix.
+    """Where the lines of an operand are: the windows of a map's pixels, or the rows of a matrix."""
 
-    Attributes:
-        lines: of all images.
-        channels: elements of a pixel that are read.
-        pixel_pitch: elements from pixel to pixel.
-        group_pitch: elements from group to group.
-        is_packed: whether they lie as they are used.
-    """
-
-    lines: int
-    channels: int
-    pixel_pitch: int
-    group_pitch: int
+    lines: int  # of all images
+    channels: int  # elements of a pixel that are read
+    pixel_pitch: int  # elements from pixel to pixel
+    group_pitch: int  # elements from group to group
     layer: Convolution
     padding: tuple[int, int] = (0, 0)
-    is_packed: bool = False
+    is_packed: bool = False  # whether they lie as they are used
 
     @property
     def is_dense(self) -> bool:
@@ -59,25 +51,16 @@ class LineSource:
 
 @dataclass(frozen=True, slots=True)
 class ArrayCall:
-    """A convolution or a batch of products on an array.
+    """A convolution or a batch of products on an array."""
 
-    Attributes:
-        layer: as a convolution; a batch of products has groups.
-        order: of the maps that it reads and writes.
-        padding: above and on the left.
-        is_packed: whether the second operand is weights in the order in which they are used.
-        zero_point: of the input.
-        limits: of the results before the steps behind them.
-    """
-
-    layer: Convolution
-    order: ChannelOrder
+    layer: Convolution  # as a convolution; a batch of products has groups
+    order: ChannelOrder  # of the maps that it reads and writes
     is_transposed: bool
     columns_outside: bool
-    padding: tuple[int, int]
-    is_packed: bool = False
-    zero_point: int = 0
-    limits: tuple[float, float] = (-128, 127)
+    padding: tuple[int, int]  # above and on the left
+    is_packed: bool = False  # whether the second operand is weights in the order in which they are used
+    zero_point: int = 0  # of the input
+    limits: tuple[float, float] = (-128, 127)  # of the results before the steps behind them
 
     @classmethod
     def of(cls, layer: Matmul | Convolution, product: MappedProduct) -> ArrayCall:

@@ -227,15 +227,11 @@ def _streaming(engine: StreamingGemv, ports: Sequence[KernelPort]) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """A number format in C++: its types, its file, and how an element is taken from bytes and put into bytes.
-
-    Attributes:
-        held: type of a result before the steps behind it.
-    """
+    """A number format in C++: its types, its file, and how an element is taken from bytes and put into bytes."""
 
     element: str
     total: str
-    held: str
+    held: str  # type of a result before the steps behind it
     unpack: str
     pack: str
     is_integer: bool = True

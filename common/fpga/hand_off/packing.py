@@ -68,21 +68,13 @@ class AddStep:
 
 @dataclass(frozen=True, slots=True)
 class PackedCall:
-    """A call of an array with its tensors.
+    """A call of an array with its tensors."""
 
-    Attributes:
-        kernel: of the plan.
-        candidate: of the plan.
-        layer: as the quantized network has it.
-        call: as the C++ sees it.
-        steps: behind the sums.
-    """
-
-    kernel: str
-    candidate: str
-    layer: EngineLayer
-    call: ArrayCall
-    steps: tuple[AddStep, ...]
+    kernel: str  # of the plan
+    candidate: str  # of the plan
+    layer: EngineLayer  # as the quantized network has it
+    call: ArrayCall  # as the C++ sees it
+    steps: tuple[AddStep, ...]  # behind the sums
 
     @property
     def result_zero(self) -> int:
@@ -225,18 +217,12 @@ def in_order_of_use(lines: Integers, fold: int, tile: tuple[int, int], simd: int
 
 @dataclass
 class Image:
-    """The memory of a kernel: tensors one behind the other, each from port 0 on.
+    """The memory of a kernel: tensors one behind the other, each from port 0 on."""
 
-    Attributes:
-        beat: bytes of a word on every port.
-        places: bases of maps by name and order.
-        written: those that a call wrote.
-    """
-
-    beat: int
+    beat: int  # bytes of a word on every port
     content: bytearray = field(default_factory=bytearray)
-    written: set[tuple[str, ChannelOrder]] = field(default_factory=set)
-    places: dict[tuple[str, ChannelOrder], int] = field(default_factory=dict)
+    written: set[tuple[str, ChannelOrder]] = field(default_factory=set)  # those that a call wrote
+    places: dict[tuple[str, ChannelOrder], int] = field(default_factory=dict)  # bases of maps by name and order
 
     def add(self, content: bytes) -> int:
         """Place a tensor, and return its base in words of a port."""

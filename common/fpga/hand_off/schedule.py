@@ -97,31 +97,19 @@ def _tensors(plan: Plan, calls: list[Call]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of one kernel.
-
-    Attributes:
-        candidate: name of the group that it computes.
-        groups: indices of its groups, in the order in which they run.
-        estimate: cycles of the kernel model.
-        time_us: time in force: a given speedup replaces the model's.
-        start_us: likely start of its launch or, without one, of the kernel.
-        launch_us: time that the host takes to start it; 0 where it starts with the call before.
-        reads: tensors that it needs before it can start.
-        writes: tensors that it leaves in the card's memory.
-        weight_bytes: weights that stay in the card's memory.
-    """
+    """One call of one kernel."""
 
     kernel: str
-    candidate: str
-    groups: tuple[int, ...]
+    candidate: str  # name of the group that it computes
+    groups: tuple[int, ...]  # indices of its groups, in the order in which they run
     task: Task
-    estimate: KernelEstimate
-    time_us: ThreePoint
-    start_us: float
-    launch_us: float
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    weight_bytes: int
+    estimate: KernelEstimate  # cycles of the kernel model
+    time_us: ThreePoint  # time in force: a given speedup replaces the model's
+    start_us: float  # likely start of its launch or, without one, of the kernel
+    launch_us: float  # time that the host takes to start it; 0 where it starts with the call before
+    reads: tuple[str, ...]  # tensors that it needs before it can start
+    writes: tuple[str, ...]  # tensors that it leaves in the card's memory
+    weight_bytes: int  # weights that stay in the card's memory
 
 
 def calls_in_order(plan: Plan) -> list[Call]:

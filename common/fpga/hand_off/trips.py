@@ -46,27 +46,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Trips of one phase.
+    """Trips of one phase."""
 
-    Attributes:
-        steps: of the array, with its waits for the sums of the fold before.
-        results: groups that leave, with their waits for the last fold.
-        pieces: that enter the banks, with the operands beside the results.
-        read: of the loops that read memory.
-        words: of one port that are read.
-        written: of the loop that writes.
-        moved_bytes: over the ports.
-        port_cycles: that the ports take for them, as the plan counts them.
-    """
-
-    steps: int
-    results: int
-    pieces: int
-    read: int
-    words: int
-    written: int
-    moved_bytes: float
-    port_cycles: float
+    steps: int  # of the array, with its waits for the sums of the fold before
+    results: int  # groups that leave, with their waits for the last fold
+    pieces: int  # that enter the banks, with the operands beside the results
+    read: int  # of the loops that read memory
+    words: int  # of one port that are read
+    written: int  # of the loop that writes
+    moved_bytes: float  # over the ports
+    port_cycles: float  # that the ports take for them, as the plan counts them
 
     @property
     def cycles(self) -> int:
@@ -76,36 +65,22 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TileTrips:
-    """What a tile takes.
+    """What a tile takes."""
 
-    Attributes:
-        loaded: operands and constants.
-        folds: of the tile.
-        steps: of a fold.
-        is_last: whether its sums are complete.
-    """
-
-    loaded: Loaded
-    folds: int
-    steps: int
-    is_last: bool
+    loaded: Loaded  # operands and constants
+    folds: int  # of the tile
+    steps: int  # of a fold
+    is_last: bool  # whether its sums are complete
 
 
 @dataclass(frozen=True)
 class Together:
-    """Lines that are read together.
+    """Lines that are read together."""
 
-    Attributes:
-        starts: the first line of each read.
-        counts: how many lines it has.
-        each: elements that a piece has of one line.
-        is_single: whether one line is read at once, wherever it lies.
-    """
-
-    starts: Counts
-    counts: Counts
-    each: int
-    is_single: bool
+    starts: Counts  # the first line of each read
+    counts: Counts  # how many lines it has
+    each: int  # elements that a piece has of one line
+    is_single: bool  # whether one line is read at once, wherever it lies
 
 
 @dataclass(frozen=True)
@@ -119,33 +94,23 @@ class RunPlaces:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of results of a tile in their order.
+    """The groups of results of a tile in their order."""
 
-    Attributes:
-        last_rows: the last row of the array in each group, which the drain must have reached; -1 where the group has
-            nothing of the last fold.
-        written: trips of the writing loop.
-        words: of one port that are written.
-        words_beside: of one port that a tensor of the same layout is read in.
-    """
-
+    # The last row of the array in each group, which the drain must have reached; -1 where the group has nothing of the
+    # last fold
     last_rows: Counts
-    written: int
-    words: int
-    words_beside: int
+    written: int  # trips of the writing loop
+    words: int  # of one port that are written
+    words_beside: int  # of one port that a tensor of the same layout is read in
 
 
 @dataclass(frozen=True)
 class ArrayTrips:
-    """The loops of one array's C++ in one call.
-
-    Attributes:
-        beside: tensors that the steps behind the sums read, in the layout of the result.
-    """
+    """The loops of one array's C++ in one call."""
 
     engine: SystolicArray
     call: ArrayCall
-    beside: int = 0
+    beside: int = 0  # tensors that the steps behind the sums read, in the layout of the result
 
     @property
     def trips(self) -> int:

@@ -24,19 +24,13 @@ from common.fpga.planning.planned_kernels import PlannedKernel
 
 @dataclass(frozen=True, slots=True)
 class ComputeUnit:
-    """An instance of a design on the board.
+    """An instance of a design on the board."""
 
-    Attributes:
-        name: that of its kernel; members of a team are numbered: ``K1_2``.
-        region: of the board; None if it spans several.
-        ports: its ports; none for a vendor's engine, which comes with its own.
-    """
-
-    name: str
+    name: str  # that of its kernel; members of a team are numbered: ``K1_2``
     kernel: str
     engine: Engine
-    region: str | None
-    ports: tuple[KernelPort, ...]
+    region: str | None  # of the board; None if it spans several
+    ports: tuple[KernelPort, ...]  # its ports; none for a vendor's engine, which comes with its own
 
     @property
     def design(self) -> str:

@@ -32,18 +32,12 @@ ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gel
 
 @dataclass(frozen=True, slots=True)
 class KernelRequest:
-    """A kernel to be built.
+    """A kernel to be built."""
 
-    Attributes:
-        kind: a key of ``KERNELS``.
-        channels: memory channels of the operands; None for as many as the kernel usually has.
-        sizes: the other values by the name of the quantity; quantities without a value are absent.
-    """
-
-    kind: str
+    kind: str  # a key of ``KERNELS``
     precision: str
-    channels: int | None
-    sizes: Mapping[str, Any]
+    channels: int | None  # memory channels of the operands; None for as many as the kernel usually has
+    sizes: Mapping[str, Any]  # the other values by the name of the quantity; quantities without a value are absent
 
     def size(self, name: str, default: int | None = None) -> int:
         """Return one extent.

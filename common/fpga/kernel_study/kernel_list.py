@@ -264,17 +264,11 @@ def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Work of one inference by kind, which shows what the stated list leaves out.
+    """Work of one inference by kind, which shows what the stated list leaves out."""
 
-    Attributes:
-        projection_flops: products with weights in every layer: projections and feed-forward network.
-        attention_flops: products without weights: QKᵀ and PV.
-        row_flops: operators without products.
-    """
-
-    projection_flops: int
-    attention_flops: int
-    row_flops: int
+    projection_flops: int  # products with weights in every layer: projections and feed-forward network
+    attention_flops: int  # products without weights: QKᵀ and PV
+    row_flops: int  # operators without products
 
 
 def correction_of(kernel_list: KernelList) -> Correction:

@@ -12,23 +12,14 @@ OTHER_FORMAT_NAMES = {"float64": "fp64", "double": "fp64", "float32": "fp32", "f
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One quantity that a kernel is described by.
+    """One quantity that a kernel is described by."""
 
-    Attributes:
-        name: such as ``in_channels``.
-        aliases: other names of the same quantity.
-        form: the kind of value.
-        meaning: one line of explanation.
-        default: None where the quantity must be given, or where its default follows from the others.
-        placeholder: form of a value in a help text: ``N``, ``HxW``.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    form: Form
-    meaning: str
-    default: Any = None
-    placeholder: str = "N"
+    name: str  # such as ``in_channels``
+    aliases: tuple[str, ...]  # other names of the same quantity
+    form: Form  # the kind of value
+    meaning: str  # one line of explanation
+    default: Any = None  # None where the quantity must be given, or where its default follows from the others
+    placeholder: str = "N"  # form of a value in a help text: ``N``, ``HxW``
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,14 @@ Bound = Literal["compute", "memory", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class KernelEstimate:
-    """Estimate of one kernel call. Published efficiencies give its pessimistic and optimistic case.
-
-    Attributes:
-        moved_bytes: to and from the card's memory.
-        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
-    """
+    """Estimate of one kernel call. Published efficiencies give its pessimistic and optimistic case."""
 
     cycles: ThreePoint
     time_us: ThreePoint
     bound: Bound
     flops: int
-    moved_bytes: int
-    kept_bytes: int = 0
+    moved_bytes: int  # to and from the card's memory
+    kept_bytes: int = 0  # to and from memories on the chip that keep weights or activations between calls
 
 
 class Engine(Protocol):
@@ -74,20 +69,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimeScatter:
-    """How measured times scatter around what a kernel's equations give: ln(measured / equations).
+    """How measured times scatter around what a kernel's equations give: ln(measured / equations)."""
 
-    Attributes:
-        band: factors of the equations' time; the likely one is the median of the families of designs, and 90 % of the
-            designs of a further family are between the others.
-        family_sd: standard deviation between families, for a further one; scale of Student's t.
-        design_sd: standard deviation between the designs of one family, and between what they compute.
-        family_count: published families; Student's t has one degree of freedom less.
-    """
-
+    # Factors of the equations' time; the likely one is the median of the families of designs, and 90 % of the designs
+    # of a further family are between the others
     band: ThreePoint
-    family_sd: float
-    design_sd: float
-    family_count: int
+    family_sd: float  # standard deviation between families, for a further one; scale of Student's t
+    design_sd: float  # standard deviation between the designs of one family, and between what they compute
+    family_count: int  # published families; Student's t has one degree of freedom less
 
 
 def read_scatter(section: Section) -> TimeScatter:

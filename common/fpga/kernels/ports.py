@@ -48,27 +48,17 @@ class OnPorts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPorts:
-    """Equal ports with a channel each; where there are fewer channels than ports, several ports share one.
-
-    Attributes:
-        port_bits: width of a port and of one word.
-        clock_mhz: clock of the ports, which request one word per cycle.
-        channel_count: channels that all ports use together.
-        channel_bytes_per_s: theoretical rate of one channel.
-        efficiency: share of the channels' rate that kernels attain.
-        stall_share: stall cycles per word of a port that is slower than its channel.
-        limit_bytes_per_s: limit for all channels together, where power allows less than their sum.
-        clock_factors: clocks at which such designs close, as factors of the likely one.
-    """
+    """Equal ports with a channel each; where there are fewer channels than ports, several ports share one."""
 
     count: int
-    port_bits: int
-    clock_mhz: float
-    channel_count: int
-    channel_bytes_per_s: float
-    efficiency: ThreePoint
-    stall_share: float
-    limit_bytes_per_s: float = inf
+    port_bits: int  # of a port and of one word
+    clock_mhz: float  # of the ports, which request one word per cycle
+    channel_count: int  # channels that all ports use together
+    channel_bytes_per_s: float  # theoretical rate of one channel
+    efficiency: ThreePoint  # share of the channels' rate that kernels attain
+    stall_share: float  # stall cycles per word of a port that is slower than its channel
+    limit_bytes_per_s: float = inf  # for all channels together, where power allows less than their sum
+    # Clocks at which such designs close, as factors of the likely one.
     clock_factors: ThreePoint = ThreePoint.exactly(1.0)  # noqa: RUF009 - frozen
 
     @classmethod

@@ -24,17 +24,11 @@ MANY_FAMILIES = 100  # from which Student's t is as good as normal
 
 @dataclass(frozen=True, slots=True)
 class TimeResidual:
-    """Distribution of ln(measured / likely time) of one engine's calls.
+    """Distribution of ln(measured / likely time) of one engine's calls."""
 
-    Attributes:
-        kind: kernel model; engines of one kind share the draw of their family.
-        family_sd: standard deviation between families of designs.
-        design_sd: standard deviation between the designs of one family, and between what they compute.
-    """
-
-    kind: str
-    family_sd: float
-    design_sd: float
+    kind: str  # kernel model; engines of one kind share the draw of their family
+    family_sd: float  # standard deviation between families of designs
+    design_sd: float  # standard deviation between the designs of one family, and between what they compute
 
 
 def time_residual(engine: Engine) -> TimeResidual:

@@ -23,15 +23,11 @@ from common.workload.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Equal engines that share each call.
-
-    Attributes:
-        start_cycles: between the starts of two members.
-    """
+    """Equal engines that share each call."""
 
     member: AttentionEngine | SystolicArray
     count: int
-    start_cycles: float
+    start_cycles: float  # between the starts of two members
 
     @property
     def name(self) -> str:

@@ -33,22 +33,14 @@ MOST_CYCLES = 500_000_000  # of a simulation
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """An engine for a network on a board.
+    """An engine for a network on a board."""
 
-    Attributes:
-        network: whose parts are whole folds of the engine.
-        cells: that it is planned to take.
-        tilings: how each layer is divided at the clock that is expected.
-        planned: cycles of each layer at that clock.
-        clock_mhz: that is expected.
-    """
-
-    network: EngineNetwork
+    network: EngineNetwork  # whose parts are whole folds of the engine
     design: EngineDesign
-    cells: LogicCells
-    tilings: tuple[Tiling, ...]
-    planned: tuple[PlannedCycles, ...]
-    clock_mhz: float
+    cells: LogicCells  # that it is planned to take
+    tilings: tuple[Tiling, ...]  # how each layer is divided at the clock that is expected
+    planned: tuple[PlannedCycles, ...]  # cycles of each layer at that clock
+    clock_mhz: float  # that is expected
 
     @property
     def seconds(self) -> float:
@@ -126,15 +118,10 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlan:
-    """What Verilator counted.
+    """What Verilator counted."""
 
-    Attributes:
-        calls: cycles of each layer, and how they were spent.
-        is_equal: whether every tensor has the integers of numpy.
-    """
-
-    calls: tuple[Spent, ...]
-    is_equal: bool
+    calls: tuple[Spent, ...]  # cycles of each layer, and how they were spent
+    is_equal: bool  # whether every tensor has the integers of numpy
 
 
 def simulated_network(plan: EnginePlan, fabric: Fabric, seed: int) -> SimulatedPlan:

@@ -30,25 +30,17 @@ FORMATS = {"int16": Format(16, 48, 1, 1), "int8": Format(8, 32, 1, 2), "int4": F
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """An output-stationary array.
+    """An output-stationary array."""
 
-    Attributes:
-        rows: R, rows of the result.
-        cols: C, columns of the result.
-        overlap: whether sums leave while the next fold is computed.
-        simd: s, products that an element adds per cycle.
-        sums_per_cycle: d, sums that leave a column per cycle; without overlap one.
-        is_pipelined: whether there are registers before and behind the products and behind each level of their tree.
-        has_wide_multipliers: of 27 x 18 bits, which several products share; one of 18 x 18 bits takes one product.
-    """
-
-    rows: int
-    cols: int
+    rows: int  # R, rows of the result
+    cols: int  # C, columns of the result
     precision: str
-    overlap: bool = False
-    simd: int = 1
-    sums_per_cycle: int = 1
+    overlap: bool = False  # whether sums leave while the next fold is computed
+    simd: int = 1  # s, products that an element adds per cycle
+    sums_per_cycle: int = 1  # d, sums that leave a column per cycle; without overlap one
+    # Whether there are registers before and behind the products and behind each level of their tree
     is_pipelined: bool = False
+    # Of 27 x 18 bits, which several products share; one of 18 x 18 bits takes one product
     has_wide_multipliers: bool = True
 
     def __post_init__(self) -> None:

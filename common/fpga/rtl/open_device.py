@@ -16,18 +16,12 @@ NEXUS_PART = re.compile(r"LIFCL-(17|40)-[789](BG|MG|SG|UWG)\d+[CI]")
 
 @dataclass(frozen=True, slots=True)
 class LogicCells:
-    """Cells of a design or of a device, as nextpnr counts them after packing.
+    """Cells of a design or of a device, as nextpnr counts them after packing."""
 
-    Attributes:
-        lut: LUTs of four inputs; a carry cell takes two, a LUT RAM of 16 x 4 bits six.
-        block_ram: blocks of 18 Kb.
-        multiplier: of 18 x 18 bits (ECP5) or of 9 x 9 (Nexus).
-    """
-
-    lut: float
+    lut: float  # LUTs of four inputs; a carry cell takes two, a LUT RAM of 16 x 4 bits six
     ff: float
-    block_ram: float
-    multiplier: float
+    block_ram: float  # blocks of 18 Kb
+    multiplier: float  # of 18 x 18 bits (ECP5) or of 9 x 9 (Nexus)
 
     def fits(self, available: LogicCells) -> bool:
         return all(mine <= most for mine, most in zip(astuple(self), astuple(available), strict=True))
@@ -45,29 +39,18 @@ CELL_NAMES = tuple(field.name for field in fields(LogicCells))
 
 @dataclass(frozen=True, slots=True)
 class ToolFamily:
-    """How the open tools call a family.
+    """How the open tools call a family."""
 
-    Attributes:
-        synthesis: command of yosys.
-        router: name of nextpnr for it.
-        device_flags: flags of nextpnr that choose a device, by its part.
-        pins_flag: flag of nextpnr before the file that says where the pins are.
-        pin: lines of that file for one pin, with its name and its site.
-        routed: flag of nextpnr before the file of the routed design, and the name of that file.
-        packer: command that makes a bitstream of that file.
-        cells: nextpnr's names of what :class:`LogicCells` counts, by its fields.
-        carry: cell of a carry chain, and its input, where yosys ties the first one to a constant, which nextpnr
-            refuses; empty elsewhere.
-    """
-
-    synthesis: str
-    router: str
-    device_flags: Callable[[str], list[str]]
-    pins_flag: str
-    pin: str
-    routed: tuple[str, str]
-    packer: tuple[str, ...]
-    cells: Mapping[str, str]
+    synthesis: str  # command of yosys
+    router: str  # name of nextpnr for it
+    device_flags: Callable[[str], list[str]]  # flags of nextpnr that choose a device, by its part
+    pins_flag: str  # flag of nextpnr before the file that says where the pins are
+    pin: str  # lines of that file for one pin, with its name and its site
+    routed: tuple[str, str]  # flag of nextpnr before the file of the routed design, and the name of that file
+    packer: tuple[str, ...]  # command that makes a bitstream of that file
+    cells: Mapping[str, str]  # nextpnr's names of what :class:`LogicCells` counts, by its fields
+    # Cell of a carry chain, and its input, where yosys ties the first one to a constant, which nextpnr refuses; empty
+    # elsewhere
     carry: tuple[str, ...] = ()
 
 
@@ -120,20 +103,13 @@ FAMILIES: Mapping[str, ToolFamily] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenDevice:
-    """A device.
+    """A device."""
 
-    Attributes:
-        part: as the vendor orders it.
-        cells: that it has.
-        closure: share of each up to which designs are placed.
-        pins: sites of the board's clock, and of the two pins of a serial link, by name.
-    """
-
-    part: str
+    part: str  # as the vendor orders it
     family: str
-    cells: LogicCells
-    closure: LogicCells
-    pins: Mapping[str, str]
+    cells: LogicCells  # that it has
+    closure: LogicCells  # share of each up to which designs are placed
+    pins: Mapping[str, str]  # sites of the board's clock, and of the two pins of a serial link, by name
 
     @property
     def tools(self) -> ToolFamily:

@@ -23,27 +23,18 @@ STEP = re.compile(r"^Info:\s+(?:Source|Sink) (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class RoutedDesign:
-    """What a design takes on a device, pins and their registers included.
-
-    Attributes:
-        clock_mhz: highest one at which every path meets its time after routing; None if it was packed only.
-        slowest: first and last cell of the slowest path.
-    """
+    """What a design takes on a device, pins and their registers included."""
 
     cells: LogicCells
-    clock_mhz: float | None
-    slowest: tuple[str, str] | None
+    clock_mhz: float | None  # highest one at which every path meets its time after routing; None if it was packed only
+    slowest: tuple[str, str] | None  # first and last cell of the slowest path
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTools:
-    """Yosys and nextpnr: YoWASP's from one folder, or those of the system.
+    """Yosys and nextpnr: YoWASP's from one folder, or those of the system."""
 
-    Attributes:
-        folder: of YoWASP's commands; None for the system's.
-    """
-
-    folder: Path | None = None
+    folder: Path | None = None  # of YoWASP's commands; None for the system's
 
     def command(self, name: str) -> str:
         """Return the path of a tool.

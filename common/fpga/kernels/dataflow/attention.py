@@ -60,57 +60,34 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Where K and V of a head are while its queries are processed.
+    """Where K and V of a head are while its queries are processed."""
 
-    Attributes:
-        where: ``kept twice``, ``kept once`` or ``read again``.
-        kv_reads: number of times that K and V are read.
-        waits_for_memory: whether traffic decides the cycles.
-    """
-
-    where: str
+    where: str  # ``kept twice``, ``kept once`` or ``read again``
     cycles: float
-    kv_reads: int
-    waits_for_memory: bool
+    kv_reads: int  # number of times that K and V are read
+    waits_for_memory: bool  # whether traffic decides the cycles
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionEngine(OnPorts):
-    """The kernel in one number format; softmax and sums are always fp32.
+    """The kernel in one number format; softmax and sums are always fp32."""
 
-    Attributes:
-        precision: number format of Q, K, V and the result.
-        query_rows: R, rows of a tile.
-        row_lanes: U, lanes per row in each product.
-        exp_lanes: E, exponentials per cycle.
-        key_block: B, keys of a block.
-        buffer_bytes: on-chip memory for K and V.
-        head_dim_limit: largest head dimension that the tile's registers hold.
-        ii_cycles: initiation interval of the loops.
-        first_word_ns: from the start to the first word from memory.
-        efficiency: share of the lanes' peak that such kernels attain.
-        macs_per_dsp: the board's rate, where it differs from that of the costs.
-        uses_uram: whether the buffer is UltraRAM, which some devices lack.
-        heads_parallel: H, heads that are computed at once, each with R · U lanes in each product.
-        reached_ports: ports of an array beside it, whose tensors it reads where they lie.
-    """
-
-    precision: str
-    query_rows: int
-    row_lanes: int
-    exp_lanes: int
-    key_block: int
-    buffer_bytes: int
-    head_dim_limit: int
-    ii_cycles: float
-    first_word_ns: float
+    precision: str  # number format of Q, K, V and the result
+    query_rows: int  # R, rows of a tile
+    row_lanes: int  # U, lanes per row in each product
+    exp_lanes: int  # E, exponentials per cycle
+    key_block: int  # B, keys of a block
+    buffer_bytes: int  # on-chip memory for K and V
+    head_dim_limit: int  # largest head dimension that the tile's registers hold
+    ii_cycles: float  # initiation interval of the loops
+    first_word_ns: float  # from the start to the first word from memory
     ports: MemoryPorts
     costs: DataflowCosts
-    efficiency: ThreePoint
-    macs_per_dsp: float | None = None
-    uses_uram: bool = True
-    heads_parallel: int = 1
-    reached_ports: int = 0
+    efficiency: ThreePoint  # share of the lanes' peak that such kernels attain
+    macs_per_dsp: float | None = None  # the board's rate, where it differs from that of the costs
+    uses_uram: bool = True  # whether the buffer is UltraRAM, which some devices lack
+    heads_parallel: int = 1  # H, heads that are computed at once, each with R · U lanes in each product
+    reached_ports: int = 0  # ports of an array beside it, whose tensors it reads where they lie
 
     @property
     def name(self) -> str:

@@ -41,29 +41,18 @@ class RowwiseEfficiency:
 
 @dataclass(frozen=True, slots=True)
 class DataflowCosts:
-    """Resources by part, and the efficiency that published dataflow kernels attain.
+    """Resources by part, and the efficiency that published dataflow kernels attain."""
 
-    Attributes:
-        operators: one fp32 operator that accepts an operand in every cycle, by name.
-        integer_operators: the same on 32-bit integers; ``exponential`` is a table, for any function of one value.
-        mac_lanes: one multiply-accumulate per cycle, by number format.
-        dsp58: operators and lanes that differ on a device with DSP58s.
-        port: an AXI master without its burst buffer.
-        control: control logic, once per kernel.
-        rowwise_efficiency: share of the lanes' peak that row-wise kernels attain.
-        attention_efficiency: the same of attention kernels.
-        ii_cycles: initiation interval that loops attain whose target is one cycle.
-    """
-
-    operators: Mapping[str, Resources]
+    operators: Mapping[str, Resources]  # one fp32 operator that accepts an operand in every cycle, by name
+    # The same on 32-bit integers; ``exponential`` is a table, for any function of one value
     integer_operators: Mapping[str, Resources]
-    mac_lanes: Mapping[str, Resources]
-    dsp58: OnDsp58
-    port: Resources
-    control: Resources
-    rowwise_efficiency: RowwiseEfficiency
-    attention_efficiency: ThreePoint
-    ii_cycles: ThreePoint
+    mac_lanes: Mapping[str, Resources]  # one multiply-accumulate per cycle, by number format
+    dsp58: OnDsp58  # operators and lanes that differ on a device with DSP58s
+    port: Resources  # an AXI master without its burst buffer
+    control: Resources  # control logic, once per kernel
+    rowwise_efficiency: RowwiseEfficiency  # share of the lanes' peak that row-wise kernels attain
+    attention_efficiency: ThreePoint  # the same of attention kernels
+    ii_cycles: ThreePoint  # initiation interval that loops attain whose target is one cycle
 
     def on(self, dsp_type: str) -> DataflowCosts:
         if dsp_type != "DSP58":

@@ -53,30 +53,19 @@ class RowwiseEngine(OnPorts):
     """Units that stream rows. Operands cross the ports in ``precision``.
 
     Floating-point formats are computed in fp32, integer formats in 32-bit integers.
-
-    Attributes:
-        precision: number format of the operands and results.
-        lane: arithmetic operators of one lane, by name.
-        lanes: elements per unit and cycle.
-        row_limit: longest row, in elements, of which a unit's buffer holds two.
-        ii_cycles: initiation interval of a loop with a reduction.
-        first_word_ns: from the start to the first word from memory.
-        ports: one port per unit.
-        efficiency: share of the lanes' peak that such kernels attain.
-        reached_ports: ports of an array beside it, whose tensors it reads where they lie.
     """
 
-    precision: str
-    lane: Counts
-    lanes: int
-    row_limit: int
-    ii_cycles: float
+    precision: str  # number format of the operands and results
+    lane: Counts  # arithmetic operators of one lane, by name
+    lanes: int  # elements per unit and cycle
+    row_limit: int  # longest row, in elements, of which a unit's buffer holds two
+    ii_cycles: float  # initiation interval of a loop with a reduction
     row_drain_cycles: float
-    first_word_ns: float
-    ports: MemoryPorts
+    first_word_ns: float  # from the start to the first word from memory
+    ports: MemoryPorts  # one port per unit
     costs: DataflowCosts
-    efficiency: RowwiseEfficiency
-    reached_ports: int = 0
+    efficiency: RowwiseEfficiency  # share of the lanes' peak that such kernels attain
+    reached_ports: int = 0  # ports of an array beside it, whose tensors it reads where they lie
 
     @property
     def name(self) -> str:

@@ -30,17 +30,11 @@ from common.workload.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class StreamTiming:
-    """The delays that keep the kernel from taking a word in every cycle.
+    """The delays that keep the kernel from taking a word in every cycle."""
 
-    Attributes:
-        row_drain_cycles: from a row's last word to the next row's first word, while the sum drains.
-        stall_share: stall cycles per word (DRAM refresh and row activation).
-        first_word_ns: from the start to the first word.
-    """
-
-    row_drain_cycles: float
-    stall_share: float
-    first_word_ns: float
+    row_drain_cycles: float  # from a row's last word to the next row's first word, while the sum drains
+    stall_share: float  # stall cycles per word (DRAM refresh and row activation)
+    first_word_ns: float  # from the start to the first word
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +63,16 @@ class StreamingModel:
 
 @dataclass(frozen=True, slots=True)
 class StreamingGemv(OnPorts):
-    """The kernel in one number format.
+    """The kernel in one number format."""
 
-    Attributes:
-        precision: number format of the matrix, the vector and the result.
-        ports: ports of the matrix. Each vector has one more, which carries its x and y.
-        efficiency: share of a full stream that published runs attain.
-        vectors: rows of activations that share one pass over the weights.
-        macs_per_dsp: the board's rate, where it differs from that of the costs.
-        shares_channel: whether x and y share the board's only channel with the matrix.
-    """
-
-    precision: str
-    ports: MemoryPorts
+    precision: str  # number format of the matrix, the vector and the result
+    ports: MemoryPorts  # ports of the matrix. Each vector has one more, which carries its x and y.
     timing: StreamTiming
     costs: DataflowCosts
-    efficiency: ThreePoint
-    vectors: int = 1
-    macs_per_dsp: float | None = None
-    shares_channel: bool = False
+    efficiency: ThreePoint  # share of a full stream that published runs attain
+    vectors: int = 1  # rows of activations that share one pass over the weights
+    macs_per_dsp: float | None = None  # the board's rate, where it differs from that of the costs
+    shares_channel: bool = False  # whether x and y share the board's only channel with the matrix
 
     @property
     def name(self) -> str:

@@ -39,25 +39,15 @@ MEAN = "ReduceMean"  # over a feature map: some exporters write average pooling 
 
 @dataclass(frozen=True, slots=True)
 class OverlayShape:
-    """Parallelism of one engine, and its limits.
+    """Parallelism of one engine, and its limits."""
 
-    Attributes:
-        pixels: result pixels of one column that the array computes per cycle.
-        in_channels: input channels of the array.
-        out_channels: output channels of the array and of the window unit.
-        window_pixels: pixels of the window unit; 0 where it computes no depthwise convolutions.
-        pool_pixels: pixels of the window unit when it pools or adds.
-        largest_window: side of the largest pooling window.
-        bank_bytes: size of the on-chip buffer that a feature map must fit to stay on the chip.
-    """
-
-    pixels: int
-    in_channels: int
-    out_channels: int
-    window_pixels: int
-    pool_pixels: int
-    largest_window: int
-    bank_bytes: int
+    pixels: int  # result pixels of one column that the array computes per cycle
+    in_channels: int  # input channels of the array
+    out_channels: int  # output channels of the array and of the window unit
+    window_pixels: int  # pixels of the window unit; 0 where it computes no depthwise convolutions
+    pool_pixels: int  # pixels of the window unit when it pools or adds
+    largest_window: int  # side of the largest pooling window
+    bank_bytes: int  # size of the on-chip buffer that a feature map must fit to stay on the chip
 
     @property
     def macs_per_cycle(self) -> int:

@@ -34,86 +34,55 @@ PRECISION = "int8"  # of every overlay that has a model
 
 @dataclass(frozen=True, slots=True)
 class OverlayPorts:
-    """Memory ports of the engines that share a core's weights.
+    """Memory ports of the engines that share a core's weights."""
 
-    Attributes:
-        data_ports: ports of one engine, full duplex.
-        weight_ports: ports of one core; 0 where weights come over the data ports.
-        memory_bytes_per_s: theoretical rate of the board's memory, which all engines share.
-        share: share of these rates that is attained.
-    """
-
-    data_ports: int
-    weight_ports: int
+    data_ports: int  # ports of one engine, full duplex
+    weight_ports: int  # ports of one core; 0 where weights come over the data ports
     port_bits: int
-    memory_bytes_per_s: float
-    share: float
+    memory_bytes_per_s: float  # theoretical rate of the board's memory, which all engines share
+    share: float  # share of these rates that is attained
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayHost:
-    """Time that the host processor spends, with the library that the vendor measures with.
+    """Time that the host processor spends, with the library that the vendor measures with."""
 
-    Attributes:
-        call_us: submitting one batch and taking back its sorted scores.
-        input_ns: scaling one input element and writing it into the engine's buffer.
-        operation_ns: one operation of a layer that the engine cannot run.
-        link_bytes_per_s: bandwidth of the link to a card; infinite for an embedded board.
-        threads: threads that submit batches in turn.
-    """
-
-    call_us: float
-    input_ns: float
-    operation_ns: float
-    link_bytes_per_s: float
-    threads: int
+    call_us: float  # submitting one batch and taking back its sorted scores
+    input_ns: float  # scaling one input element and writing it into the engine's buffer
+    operation_ns: float  # one operation of a layer that the engine cannot run
+    link_bytes_per_s: float  # bandwidth of the link to a card; infinite for an embedded board
+    threads: int  # threads that submit batches in turn
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayConfig:
-    """One engine configuration on one board.
-
-    Attributes:
-        engine_count: engines; each computes an image of its own.
-        core_count: groups of engines that load their weights together.
-        array_share: share of the cycles in which the array has operands, beyond the losses by rounding up.
-        layer_cycles: cycles to fetch and synchronize the instructions of one step.
-        scatter: how measured times of networks scatter around the likely ones.
-    """
+    """One engine configuration on one board."""
 
     name: str
     title: str
     board: str
     clock_mhz: float
-    engine_count: int
-    core_count: int
+    engine_count: int  # engines; each computes an image of its own
+    core_count: int  # groups of engines that load their weights together
     shape: OverlayShape
     ports: OverlayPorts
     host: OverlayHost
-    array_share: float
-    layer_cycles: float
+    array_share: float  # share of the cycles in which the array has operands, beyond the losses by rounding up
+    layer_cycles: float  # cycles to fetch and synchronize the instructions of one step
     resources: Resources
-    scatter: TimeScatter
+    scatter: TimeScatter  # how measured times of networks scatter around the likely ones
     assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OverlayStep:
-    """Time of a contraction or a pooling with the operators fused to it, while all engines do the same.
+    """Time of a contraction or a pooling with the operators fused to it, while all engines do the same."""
 
-    Attributes:
-        array_cycles: cycles of the array with all its operands present.
-        window_cycles: cycles of the window unit.
-        compute_us: both together, with the share of cycles in which the array has operands.
-        memory_us: memory time at the attained share of the rates.
-        fixed_us: the layer cost.
-    """
-
-    array_cycles: int
-    window_cycles: int
-    compute_us: float
-    memory_us: float
-    fixed_us: float
+    array_cycles: int  # cycles of the array with all its operands present
+    window_cycles: int  # cycles of the window unit
+    compute_us: float  # both together, with the share of cycles in which the array has operands
+    memory_us: float  # memory time at the attained share of the rates
+    fixed_us: float  # the layer cost
 
     @property
     def time_us(self) -> float:

@@ -74,25 +74,15 @@ def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule
 
 @dataclass(frozen=True, slots=True)
 class MappedProduct:
-    """How an array computes one contraction.
+    """How an array computes one contraction."""
 
-    Attributes:
-        matmul: as the array sees it: m along its rows, n along its columns.
-        is_transposed: whether the operands of the layer changed sides.
-        outer_loop: whose tiles are in the outer loop.
-        moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
-        busy_cycles: of computation with operands always present.
-        cycles: of the whole call; 0 in a chain.
-        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
-    """
-
-    matmul: Matmul
-    is_transposed: bool
-    outer_loop: OuterLoop
-    moved_bytes: float
-    busy_cycles: float
-    cycles: float
-    kept_bytes: float = 0.0
+    matmul: Matmul  # as the array sees it: m along its rows, n along its columns
+    is_transposed: bool  # whether the operands of the layer changed sides
+    outer_loop: OuterLoop  # whose tiles are in the outer loop
+    moved_bytes: float  # over the ports; 0 in a chain, whose traffic is that of its border
+    busy_cycles: float  # of computation with operands always present
+    cycles: float  # of the whole call; 0 in a chain
+    kept_bytes: float = 0.0  # to and from memories on the chip that keep weights or activations between calls
 
     @property
     def cost(self) -> tuple[float, float, float, float]:
@@ -101,45 +91,30 @@ class MappedProduct:
 
 @dataclass(frozen=True, slots=True)
 class SystolicArray(OnPorts):
-    """An engine of one array with its buffers and ports.
+    """An engine of one array with its buffers and ports."""
 
-    Attributes:
-        rows: R, rows of the result.
-        cols: C, columns of the result.
-        simd: s, products that a processing element adds per cycle.
-        precision: fp32, bf16, int16, int8 or int4.
-        tile: content of each half of the double buffers.
-        buffers: memories on the chip; those of the operands also keep the tensors between the layers of a chain.
-        ports: ports to the card's memory; their clock is the array's.
-        resources: likely resources of the design around the array, which count against a budget; see
-            :func:`build_array`.
-        timing: what a call takes beyond the cycles of the schedule.
-        scatter: how measured times scatter around that.
-        array_bands: lowest, likely and highest factor of the bare resources in published arrays, by resource.
-        design_bands: the same in the designs around them.
-        spans_regions: whether it may span several super logic regions.
-        dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
-        variant: distinguishes it from other arrays of its size on the same board; empty for the usual one.
-        is_generated: whether it is the design of the hand-off, whose loads and stores are known, and not another's.
-    """
-
-    rows: int
-    cols: int
-    simd: int
-    precision: str
-    tile: Tile
+    rows: int  # R, rows of the result
+    cols: int  # C, columns of the result
+    simd: int  # s, products that a processing element adds per cycle
+    precision: str  # fp32, bf16, int16, int8 or int4
+    tile: Tile  # content of each half of the double buffers
+    # Memories on the chip; those of the operands also keep the tensors between the layers of a chain
     buffers: tuple[Buffer, ...]
-    ports: MemoryPorts
+    ports: MemoryPorts  # ports to the card's memory; their clock is the array's
+    # Likely resources of the design around the array, which count against a budget; see :func:`build_array`
     resources: Resources
     bare: Resources
-    timing: ArrayTiming
-    scatter: TimeScatter
+    timing: ArrayTiming  # what a call takes beyond the cycles of the schedule
+    scatter: TimeScatter  # how measured times scatter around that
+    # Lowest, likely and highest factor of the bare resources in published arrays, by resource
     array_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
+    # The same in the designs around them
     design_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
     schedule: Schedule = "overlapped"
-    spans_regions: bool = False
-    dsp_cycles: int = 1
-    variant: str = ""
+    spans_regions: bool = False  # whether it may span several super logic regions
+    dsp_cycles: int = 1  # cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped
+    variant: str = ""  # distinguishes it from other arrays of its size on the same board; empty for the usual one
+    # Whether it is the design of the hand-off, whose loads and stores are known, and not another's
     is_generated: bool = True
 
     @property

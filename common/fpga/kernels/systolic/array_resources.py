@@ -58,41 +58,27 @@ class FloatLogic:
 
 @dataclass(frozen=True, slots=True)
 class ResourceModels:
-    """Content of configs/systolic_rtl.yaml.
+    """Content of configs/systolic_rtl.yaml."""
 
-    Attributes:
-        fits: fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1.
-        deeper_ff: flip-flops that each further product of all elements adds, by integer format.
-        float_lut: LUTs of a floating-point multiply-accumulate and of an element, by format.
-        float_ff: flip-flops of the same.
-        hard_float_lut: LUTs where a DSP multiplies and adds floating-point numbers by itself (DSP58).
-        hard_float_ff: flip-flops of the same.
-        control: LUTs, flip-flops and block RAMs of what is there once: instructions, descriptors, loads and stores.
-        port_lut: LUTs of a 512-bit port to the card's memory with its burst buffers.
-        port_ff: flip-flops of the same.
-        port_bram36: block RAMs of the same.
-        timing: what a call takes beyond the array's own cycles.
-        scatters: how measured times scatter around that, by what the array serves.
-        array_bands: lowest, likely and highest factor of these amounts in published arrays, by resource.
-        design_bands: the same for the designs around them.
-        clock: shares of the board's clock at which designs close.
-    """
-
+    # Fits by format, schedule and kind (``lut``, ``ff``), for integer arrays with s = 1
     fits: Mapping[tuple[str, str, str], Fit]
-    deeper_ff: Mapping[str, Fit]
-    float_lut: Mapping[str, FloatLogic]
-    float_ff: Mapping[str, FloatLogic]
+    deeper_ff: Mapping[str, Fit]  # flip-flops that each further product of all elements adds, by integer format
+    float_lut: Mapping[str, FloatLogic]  # LUTs of a floating-point multiply-accumulate and of an element, by format
+    float_ff: Mapping[str, FloatLogic]  # flip-flops of the same
+    # LUTs where a DSP multiplies and adds floating-point numbers by itself (DSP58)
     hard_float_lut: Mapping[str, FloatLogic]
-    hard_float_ff: Mapping[str, FloatLogic]
+    hard_float_ff: Mapping[str, FloatLogic]  # flip-flops of the same
+    # LUTs, flip-flops and block RAMs of what is there once: instructions, descriptors, loads and stores
     control: Resources
-    port_lut: float
-    port_ff: float
-    port_bram36: float
-    timing: ArrayTiming
-    scatters: Mapping[Serves, TimeScatter]
+    port_lut: float  # LUTs of a 512-bit port to the card's memory with its burst buffers
+    port_ff: float  # flip-flops of the same
+    port_bram36: float  # block RAMs of the same
+    timing: ArrayTiming  # what a call takes beyond the array's own cycles
+    scatters: Mapping[Serves, TimeScatter]  # how measured times scatter around that, by what the array serves
+    # Lowest, likely and highest factor of these amounts in published arrays, by resource
     array_bands: Mapping[str, ThreePoint]
-    design_bands: Mapping[str, ThreePoint]
-    clock: ClockClosure
+    design_bands: Mapping[str, ThreePoint]  # the same for the designs around them
+    clock: ClockClosure  # shares of the board's clock at which designs close
 
     @property
     def design_factors(self) -> Resources:

@@ -23,17 +23,11 @@ SERVES: tuple[Serves, ...] = ("product", "network")
 
 @dataclass(frozen=True, slots=True)
 class ArrayTiming:
-    """Time of published arrays beyond the cycles of their equations.
+    """Time of published arrays beyond the cycles of their equations."""
 
-    Attributes:
-        array_share: share of the cycles in which the elements have operands.
-        port_share: share of the ports' rate that tiles attain, whose bursts are short.
-        call_cycles: cycles to fetch a call's instructions and to synchronize its end.
-    """
-
-    array_share: float
-    port_share: float
-    call_cycles: float
+    array_share: float  # share of the cycles in which the elements have operands
+    port_share: float  # share of the ports' rate that tiles attain, whose bursts are short
+    call_cycles: float  # cycles to fetch a call's instructions and to synchronize its end
 
     @property
     def stall_share(self) -> float:
@@ -42,19 +36,12 @@ class ArrayTiming:
 
 @dataclass(frozen=True, slots=True)
 class ClockClosure:
-    """Shares of the board's clock at which designs close.
+    """Shares of the board's clock at which designs close."""
 
-    Attributes:
-        dense_lut_share: share of the LUTs of its regions from which a design counts as dense.
-        one_region: of designs in one region, by whether they are dense.
-        crossing_share: share of the clock that each border between regions leaves.
-        several_regions: lowest and highest share of designs over several regions.
-    """
-
-    dense_lut_share: float
-    one_region: Mapping[bool, ThreePoint]
-    crossing_share: float
-    several_regions: ThreePoint
+    dense_lut_share: float  # share of the LUTs of its regions from which a design counts as dense
+    one_region: Mapping[bool, ThreePoint]  # of designs in one region, by whether they are dense
+    crossing_share: float  # share of the clock that each border between regions leaves
+    several_regions: ThreePoint  # lowest and highest share of designs over several regions
 
     def share(self, lut_share: float, regions: int = 1) -> ThreePoint:
         """Return the share of the board's clock for a design that takes a share of the LUTs of its regions."""

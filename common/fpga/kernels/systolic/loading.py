@@ -28,20 +28,14 @@ def line_words(ports: MemoryPorts) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """What an array takes and gives per cycle.
-
-    Attributes:
-        sums: d, which leave a column per cycle.
-        beat: elements of a word of every port.
-        word: elements of a word of one port.
-    """
+    """What an array takes and gives per cycle."""
 
     rows: int
     cols: int
     simd: int
-    sums: int
-    beat: int
-    word: int
+    sums: int  # d, which leave a column per cycle
+    beat: int  # elements of a word of every port
+    word: int  # elements of a word of one port
 
     def groups(self, banks: int) -> int:
         """Return the groups of s elements that enter the banks of a side per cycle."""
@@ -82,19 +76,12 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of an operand that is not packed: windows of a map's pixels, or rows of a matrix.
+    """The lines of an operand that is not packed: windows of a map's pixels, or rows of a matrix."""
 
-    Attributes:
-        width: lines of a row of the map.
-        run: elements that lie side by side.
-        pitch: elements from line to line.
-        unit: a power of two that divides the addresses of runs.
-    """
-
-    width: int
-    run: int
-    pitch: int
-    unit: int
+    width: int  # lines of a row of the map
+    run: int  # elements that lie side by side
+    pitch: int  # elements from line to line
+    unit: int  # a power of two that divides the addresses of runs
 
     def at_once(self, groups: int, simd: int, depth: int, lanes: Lanes) -> int:
         """Return how many lines are read at once: those with the fewest pieces whose runs are within a beat."""
@@ -185,16 +172,11 @@ def whole_words(lines: Lines, lanes: Lanes) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PixelWindow:
-    """Windows of a map, whose neighbours share words that the line buffer keeps.
-
-    Attributes:
-        pixel_words: places of the line buffer that a pixel takes.
-        word_bytes: of a place.
-    """
+    """Windows of a map, whose neighbours share words that the line buffer keeps."""
 
     layer: Convolution
-    pixel_words: float
-    word_bytes: float
+    pixel_words: float  # places of the line buffer that a pixel takes
+    word_bytes: float  # of a place
 
     @classmethod
     def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> PixelWindow:

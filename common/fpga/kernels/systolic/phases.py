@@ -73,35 +73,26 @@ class TileStore:
 
 @dataclass(frozen=True, slots=True)
 class Oriented:
-    """A product in one orientation of the array.
+    """A product in one orientation of the array."""
 
-    Attributes:
-        layer: what is computed; of a transposed convolution, and of one over three axes, pieces are not counted.
-        matmul: as the array sees it.
-        moved: bytes of a product's operands that come from memory and of its result, each once, as the array sees them.
-        beside_bytes: of tensors like the result that are read as it leaves.
-    """
-
+    # What is computed; of a transposed convolution, and of one over three axes, pieces are not counted
     layer: Matmul | Convolution
-    matmul: Matmul
+    matmul: Matmul  # as the array sees it
     is_transposed: bool
+    # Bytes of a product's operands that come from memory and of its result, each once, as the array sees them
     moved: Operands
-    beside_bytes: float
+    beside_bytes: float  # of tensors like the result that are read as it leaves
 
 
 @dataclass(frozen=True)
 class Phases:
-    """The phases of one call.
-
-    Attributes:
-        outer_loop: whose tiles are in the outer loop.
-        step_cycles: of a tile of m x n sums over k products, by whether these complete them.
-    """
+    """The phases of one call."""
 
     product: Oriented
-    outer_loop: OuterLoop
+    outer_loop: OuterLoop  # whose tiles are in the outer loop
     tile: Tile
     lanes: Lanes
+    # Of a tile of m x n sums over k products, by whether these complete them
     step_cycles: Callable[[int, int, int, bool], float]
     ports: MemoryPorts
 

@@ -33,30 +33,19 @@ CLOCK_COLUMNS = 4  # of the engines whose clocks are the most
 
 @dataclass(frozen=True, slots=True)
 class EngineCells:
-    """What is known of engines on a family.
-
-    Attributes:
-        lut, ff: cells per unit of each term of :func:`terms`; those of :data:`UNITS` may be missing.
-        product: multipliers of a product of two int8.
-        lane: multipliers of a lane of the epilogue.
-        once: multipliers of an engine of any size.
-        row_byte, row_once: multipliers of the unit for row-wise work, of a byte of its words and besides.
-        product_lane: multipliers of a lane that multiplies two tensors element by element, besides its own.
-        clock_mhz: to expect after routing, of an engine of :data:`CLOCK_COLUMNS`.
-        clock_ratio_per_column: of the clock with one column more.
-    """
+    """What is known of engines on a family."""
 
     family: str
-    lut: Mapping[str, float]
+    lut: Mapping[str, float]  # cells per unit of each term of :func:`terms`; those of :data:`UNITS` may be missing
     ff: Mapping[str, float]
-    product: int
-    lane: int
-    once: int
-    row_byte: int
+    product: int  # multipliers of a product of two int8
+    lane: int  # multipliers of a lane of the epilogue
+    once: int  # multipliers of an engine of any size
+    row_byte: int  # multipliers of the unit for row-wise work, of a byte of its words and besides
     row_once: int
-    product_lane: int
-    clock_mhz: ThreePoint
-    clock_ratio_per_column: float
+    product_lane: int  # multipliers of a lane that multiplies two tensors element by element, besides its own
+    clock_mhz: ThreePoint  # to expect after routing, of an engine of :data:`CLOCK_COLUMNS`
+    clock_ratio_per_column: float  # of the clock with one column more
 
     def clock_of(self, design: EngineDesign) -> ThreePoint:
         """Return the clock in MHz to expect of an engine after routing: wider engines close at lower ones."""

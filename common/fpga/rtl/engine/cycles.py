@@ -70,17 +70,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCycles:
-    """Cycles of a layer.
+    """Cycles of a layer."""
 
-    Attributes:
-        total: from the end of the layer before to the end of its last store.
-        computing: in which the array takes operands.
-        gathering: in which it waits for windows.
-    """
-
-    total: float
-    computing: float
-    gathering: float
+    total: float  # from the end of the layer before to the end of its last store
+    computing: float  # in which the array takes operands
+    gathering: float  # in which it waits for windows
 
 
 @dataclass
@@ -88,12 +82,9 @@ class DescriptorQueues:
     """The host, which gives descriptors in their order, and the units, which take them.
 
     Times are cycles since a layer began. A unit holds its next descriptor, and a ring of words those behind it.
-
-    Attributes:
-        now: when the host has given all so far.
     """
 
-    now: float = -inf
+    now: float = -inf  # when the host has given all so far
     _coming: deque[str] = field(default_factory=deque)  # the units of what it gives next
     _given: dict[str, deque[float]] = field(default_factory=lambda: {unit: deque() for unit in UNIT_WORDS})
     _taken: dict[str, deque[float]] = field(
@@ -176,18 +167,12 @@ def planned_cycles(
 
 @dataclass
 class _Job:
-    """Transfers of a tile on the memory's bus, which follow one another.
+    """Transfers of a tile on the memory's bus, which follow one another."""
 
-    Attributes:
-        begins: when the first one may.
-        left: cycles of the bus that they still take.
-        burst: cycles of one of their bursts.
-        banks: of each transfer, its share of the bursts and the banks whose rows it opens.
-    """
-
-    begins: float
-    left: float
-    burst: float
+    begins: float  # when the first one may
+    left: float  # cycles of the bus that they still take
+    burst: float  # cycles of one of their bursts
+    # Of each transfer, its share of the bursts and the banks whose rows it opens
     banks: list[tuple[float, frozenset[int]]]
 
     def closes(self, other: _Job) -> float:

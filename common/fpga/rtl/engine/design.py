@@ -25,39 +25,22 @@ LEAST_WORD_BYTES = 4  # an entry of a table
 
 @dataclass(frozen=True, slots=True)
 class EngineDesign:
-    """An engine for int8: an output-stationary array with its buffers, a port to memory and queues of descriptors.
+    """An engine for int8: an output-stationary array with its buffers, a port to memory and queues of descriptors."""
 
-    Attributes:
-        rows: R, pixels of a result.
-        cols: C, channels of a result.
-        simd: s, products that an element adds per cycle.
-        word_bytes: of a word of memory; C is a multiple of it.
-        input_depth: words of the input buffer; half of them are a band of input lines.
-        window_depth: words of the windows of a row in each half of the operand buffer.
-        weight_depth: steps of weights, both halves.
-        channel_depth: folds along the columns whose constants are kept, both halves.
-        partial_depth: rows of partial sums.
-        result_depth: folds of pixels of results, both halves; residuals have the same.
-        burst_words: longest burst.
-        pack_cols: products that share a multiplier: 2 where it has 27 x 18 bits, 1 where it has 18 x 18.
-        has_row_work: whether there is the unit for row-wise work.
-        has_products: whether two tensors can be multiplied element by element.
-    """
-
-    rows: int
-    cols: int
-    simd: int = 1
-    word_bytes: int = 8
-    input_depth: int = 4096
-    window_depth: int = 256
-    weight_depth: int = 4096
-    channel_depth: int = 64
-    partial_depth: int = 256
-    result_depth: int = 1024
-    burst_words: int = 32
-    pack_cols: int = 1
-    has_row_work: bool = True
-    has_products: bool = True
+    rows: int  # R, pixels of a result
+    cols: int  # C, channels of a result
+    simd: int = 1  # s, products that an element adds per cycle
+    word_bytes: int = 8  # of a word of memory; C is a multiple of it
+    input_depth: int = 4096  # words of the input buffer; half of them are a band of input lines
+    window_depth: int = 256  # words of the windows of a row in each half of the operand buffer
+    weight_depth: int = 4096  # steps of weights, both halves
+    channel_depth: int = 64  # folds along the columns whose constants are kept, both halves
+    partial_depth: int = 256  # rows of partial sums
+    result_depth: int = 1024  # folds of pixels of results, both halves; residuals have the same
+    burst_words: int = 32  # longest burst
+    pack_cols: int = 1  # products that share a multiplier: 2 where it has 27 x 18 bits, 1 where it has 18 x 18
+    has_row_work: bool = True  # whether there is the unit for row-wise work
+    has_products: bool = True  # whether two tensors can be multiplied element by element
 
     def __post_init__(self) -> None:
         powers = {"cols": self.cols, "simd": self.simd, "word_bytes": self.word_bytes, "burst_words": self.burst_words}

@@ -12,27 +12,17 @@ from common.fpga.rtl.open_device import OpenDevice, read_device
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """A device with one memory.
+    """A device with one memory."""
 
-    Attributes:
-        name: of its file.
-        clock_mhz: of the engine, until a routed design says which one closes.
-        memory_bytes_per_s: peak rate of the memory.
-        latency_ns: from the begin of a burst to its first word.
-        row_miss_ns: to close a row and to open another one.
-        refresh_interval_ns, refresh_ns: between refreshes, and of one.
-        bank_count, row_bytes: of the memory.
-    """
-
-    name: str
+    name: str  # of its file
     device: OpenDevice
-    clock_mhz: float
-    memory_bytes_per_s: float
-    latency_ns: float
-    row_miss_ns: float
-    refresh_interval_ns: float
+    clock_mhz: float  # of the engine, until a routed design says which one closes
+    memory_bytes_per_s: float  # peak rate of the memory
+    latency_ns: float  # from the begin of a burst to its first word
+    row_miss_ns: float  # to close a row and to open another one
+    refresh_interval_ns: float  # between refreshes, and of one
     refresh_ns: float
-    bank_count: int
+    bank_count: int  # of the memory
     row_bytes: int
 
     def timing(self, word_bytes: int, clock_mhz: float | None = None) -> MemoryTiming:

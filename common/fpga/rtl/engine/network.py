@@ -26,15 +26,7 @@ UNSIGNED_MOVE = 128
 
 @dataclass(frozen=True, slots=True)
 class EngineTensor:
-    """A quantized map: (value - zero) * scale, of ``channels`` x ``height`` x ``width``.
-
-    Attributes:
-        layout: how the model's tensor is a map. Rows are (1, height, channels), or lines of them for each head one
-            behind the other; heads are (1, heads, height, channels of a head), and turned (1, heads, channels of a
-            head, height) or (1, channels, height).
-        of: the tensor of which this is a part: some lines, or some channels.
-        first_channel, first_line: of the part.
-    """
+    """A quantized map: (value - zero) * scale, of ``channels`` x ``height`` x ``width``."""
 
     name: str
     channels: int
@@ -43,9 +35,12 @@ class EngineTensor:
     scale: np.float32
     zero: int
     is_unsigned: bool = False
+    # How the model's tensor is a map. Rows are (1, height, channels), or lines of them for each head one behind the
+    # other; heads are (1, heads, height, channels of a head), and turned (1, heads, channels of a head, height) or (1,
+    # channels, height).
     layout: Layout = "map"
-    of: EngineTensor | None = None
-    first_channel: int = 0
+    of: EngineTensor | None = None  # the tensor of which this is a part: some lines, or some channels
+    first_channel: int = 0  # of the part
     first_line: int = 0
 
     @property
@@ -95,22 +90,14 @@ class EngineTensor:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """What is added to a result, or multiplied with it, and how that is quantized.
+    """What is added to a result, or multiplied with it, and how that is quantized."""
 
-    Attributes:
-        other: the tensor; one of a single pixel is a factor of all pixels.
-        own_scale: of the result before.
-        own_zero: its zero point.
-        low, high: limits behind.
-        is_factor: whether it is multiplied.
-    """
-
-    other: EngineTensor
-    own_scale: np.float32
-    own_zero: int
-    low: int
+    other: EngineTensor  # the tensor; one of a single pixel is a factor of all pixels
+    own_scale: np.float32  # of the result before
+    own_zero: int  # its zero point
+    low: int  # limits behind
     high: int
-    is_factor: bool = False
+    is_factor: bool = False  # whether it is multiplied
 
     @property
     def is_single_pixel(self) -> bool:
@@ -119,54 +106,35 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """Another tensor in the place of weights: of a product of (lines, k) by (k, channels).
+    """Another tensor in the place of weights: of a product of (lines, k) by (k, channels)."""
 
-    Attributes:
-        tensor: k are its lines, or with ``is_turned`` its channels.
-    """
-
-    tensor: EngineTensor
+    tensor: EngineTensor  # k are its lines, or with ``is_turned`` its channels
     is_turned: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLayer:
-    """One call of the engine.
+    """One call of the engine."""
 
-    Attributes:
-        node: name of the contraction, or of the pool.
-        x: what it reads.
-        y: what it writes.
-        kernel: lines and columns of the window.
-        strides: of the window.
-        pads: lines above and columns to the left that are padded; what is below and to the right follows from y.
-        weights: (output channels, input channels of a group, lines, columns); None for what has none.
-        groups: of channels.
-        dilations: lines and columns from one position of the window to the next.
-        bias: of each output channel, at the scale of the sums.
-        factors: scale of the sums over that of the result, for each output channel.
-        low, high: limits of the result before a residual is added.
-        residual: what is added behind.
-        second: the tensor in the place of weights.
-        rows: row-wise work.
-    """
-
-    node: str
-    x: EngineTensor
-    y: EngineTensor
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
+    node: str  # name of the contraction, or of the pool
+    x: EngineTensor  # what it reads
+    y: EngineTensor  # what it writes
+    kernel: tuple[int, int]  # lines and columns of the window
+    strides: tuple[int, int]  # of the window
+    # Lines above and columns to the left that are padded; what is below and to the right follows from y
     pads: tuple[int, int]
-    weights: Bytes | None
-    groups: int = 1
-    dilations: tuple[int, int] = (1, 1)
+    weights: Bytes | None  # (output channels, input channels of a group, lines, columns); None for what has none
+    groups: int = 1  # of channels
+    dilations: tuple[int, int] = (1, 1)  # lines and columns from one position of the window to the next
+    # Of each output channel, at the scale of the sums
     bias: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    # Scale of the sums over that of the result, for each output channel
     factors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
-    low: int = LEAST
+    low: int = LEAST  # limits of the result before a residual is added
     high: int = MOST
-    residual: Residual | None = None
-    second: Second | None = None
-    rows: RowWork | None = None
+    residual: Residual | None = None  # what is added behind
+    second: Second | None = None  # the tensor in the place of weights
+    rows: RowWork | None = None  # row-wise work
 
     @property
     def reach(self) -> tuple[int, int]:

@@ -44,21 +44,14 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Memory and descriptors of a network.
-
-    Attributes:
-        memory: its bytes before the run; tensors that the engine writes are zero.
-        addresses: of each tensor, by name.
-        descriptors: in the order in which the host gives them.
-        last_stores: number of stores that are over when a layer is, by layer.
-    """
+    """Memory and descriptors of a network."""
 
     design: EngineDesign
     network: EngineNetwork
-    memory: NDArray[np.uint8]
-    addresses: Mapping[str, int]
-    descriptors: tuple[Descriptor, ...]
-    last_stores: tuple[int, ...]
+    memory: NDArray[np.uint8]  # its bytes before the run; tensors that the engine writes are zero
+    addresses: Mapping[str, int]  # of each tensor, by name
+    descriptors: tuple[Descriptor, ...]  # in the order in which the host gives them
+    last_stores: tuple[int, ...]  # number of stores that are over when a layer is, by layer
 
     def filled(self, inputs: Mapping[str, Bytes]) -> NDArray[np.uint8]:
         """Return the memory with inputs in their places: (channels, height, width) of int8 by name."""

@@ -29,22 +29,14 @@ ADDEND_BITS, ADDEND_UNIT = 40, 64
 
 @dataclass(frozen=True, slots=True)
 class RowWork:
-    """What is computed of each row.
+    """What is computed of each row."""
 
-    Attributes:
-        kind: which of the three formulas.
-        table: entries by byte of x, or by how far it is below the largest of its row.
-        factors, offsets: g and b of each channel, or of all.
-        last_shift: of t * g + b.
-        addend: epsilon in units of x, times the square of the channels, in parts of 64.
-    """
-
-    kind: Kind
-    table: NDArray[np.int32]
-    factors: NDArray[np.int64]
+    kind: Kind  # which of the three formulas
+    table: NDArray[np.int32]  # entries by byte of x, or by how far it is below the largest of its row
+    factors: NDArray[np.int64]  # g and b of each channel, or of all
     offsets: NDArray[np.int64]
-    last_shift: int
-    addend: int = 0
+    last_shift: int  # of t * g + b
+    addend: int = 0  # epsilon in units of x, times the square of the channels, in parts of 64
 
     @property
     def is_per_channel(self) -> bool:

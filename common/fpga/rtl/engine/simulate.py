@@ -31,19 +31,12 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """What a simulation leaves.
+    """What a simulation leaves."""
 
-    Attributes:
-        tensors: what the engine wrote, by name: (channels, height, width).
-        calls: cycles of each layer, from the end of the one before to the end of its last store.
-        row_miss_cycles: in which memory opened a row.
-        refresh_cycles: in which it refreshed while a burst waited.
-    """
-
-    tensors: Mapping[str, Bytes]
-    calls: tuple[Spent, ...]
-    row_miss_cycles: int
-    refresh_cycles: int
+    tensors: Mapping[str, Bytes]  # what the engine wrote, by name: (channels, height, width)
+    calls: tuple[Spent, ...]  # cycles of each layer, from the end of the one before to the end of its last store
+    row_miss_cycles: int  # in which memory opened a row
+    refresh_cycles: int  # in which it refreshed while a burst waited
 
 
 class EngineSimulator:

@@ -22,41 +22,27 @@ MOST_PARTS = 32  # sizes of bands, and of blocks, that are tried
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one descriptor computes: folds along the channels, over a part of the products of their sums.
+    """What one descriptor computes: folds along the channels, over a part of the products of their sums."""
 
-    Attributes:
-        first_fold: of the result's channels, ``folds`` of them.
-        first_word: of the input's channels, ``words`` of them.
-        is_first: whether its sums begin at zero.
-        is_last: whether its sums are complete.
-    """
-
-    first_fold: int
+    first_fold: int  # of the result's channels, ``folds`` of them
     folds: int
-    first_word: int
+    first_word: int  # of the input's channels, ``words`` of them
     words: int
-    is_first: bool = True
-    is_last: bool = True
+    is_first: bool = True  # whether its sums begin at zero
+    is_last: bool = True  # whether its sums are complete
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTile:
-    """A band of result lines and a block of folds along the channels.
+    """A band of result lines and a block of folds along the channels."""
 
-    Attributes:
-        first_line: of the result, ``lines`` of them.
-        pieces: in the order in which they are computed.
-        loads_input: whether its band of the input is not there yet.
-        loads_weights: whether its block of weights, or the table of row-wise work, is not there yet.
-    """
-
-    first_line: int
+    first_line: int  # of the result, ``lines`` of them
     lines: int
     first_fold: int
     folds: int
-    pieces: tuple[Piece, ...]
-    loads_input: bool
-    loads_weights: bool
+    pieces: tuple[Piece, ...]  # in the order in which they are computed
+    loads_input: bool  # whether its band of the input is not there yet
+    loads_weights: bool  # whether its block of weights, or the table of row-wise work, is not there yet
 
 
 @dataclass(frozen=True, slots=True)

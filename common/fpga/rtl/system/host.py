@@ -22,17 +22,11 @@ MOST_POLLS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
-    """Where the link finds the parts of a system, as byte addresses.
+    """Where the link finds the parts of a system, as byte addresses."""
 
-    Attributes:
-        memory: that the engine reads and writes; its first byte is the engine's address 0.
-        engine: the engine's registers.
-        reset: a register whose bit 0 resets the engine.
-    """
-
-    memory: int
-    engine: int
-    reset: int
+    memory: int  # that the engine reads and writes; its first byte is the engine's address 0
+    engine: int  # the engine's registers
+    reset: int  # a register whose bit 0 resets the engine
 
 
 @dataclass(frozen=True, slots=True)
