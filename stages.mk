@@ -182,9 +182,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
     common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
@@ -238,9 +237,8 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
     common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
@@ -401,17 +399,17 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/depthwise.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
-    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py \
-    common/fpga/rtl/programs.py common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/planned_kernels.py \
+    common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py common/fpga/rtl/programs.py \
+    common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/board_text.py \
     common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
@@ -434,9 +432,9 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
-    common/files/yaml_file.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/depthwise.py \
+    common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/resources.py \
+    common/fpga/kernels/estimate.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
     common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py common/fpga/rtl/engine/arithmetic.py \
     common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py common/fpga/rtl/engine/design.py \
@@ -572,15 +570,14 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \
-    common/fpga/planning/host_basis.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
-    common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/host_basis.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py \
+    common/generation/figures.py common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
     common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \

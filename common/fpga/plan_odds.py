@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import log
 
 import numpy as np
 
-from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.residuals import time_residual
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
+from common.fpga.kernels.estimate import Engine, TimeScatter
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.kernels.team import Team
 from common.fpga.offload.drawn_schedule import DrawnSchedule, DrawnTimes, JobTimes, drawn_schedule
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Scheduler, starts_us
@@ -22,7 +28,7 @@ from common.fpga.speedup.draws import Draws, Values
 from common.fpga.speedup.energy import CardEnergy, dynamic_uj
 from common.fpga.speedup.odds import Odds, odds_of
 from common.fpga.speedup.totals import Card
-from common.intervals import ThreePoint, combine
+from common.intervals import END_Z, ThreePoint, combine
 
 HOST, SHARE = "length of the host's run", "share of the host's run that moves"
 CLOCK, LAUNCH, LINK, CONVERSION = "clock of the card", "time of a launch", "rate of the link", "conversion of numbers"
@@ -32,6 +38,7 @@ DYNAMIC = {
     "card_memory": "energy of the card's memory",
     "card_on_chip": "energy of the card's buffers",
 }
+MANY_FAMILIES = 100  # from which Student's t is as good as normal
 
 
 def plan_odds(plan: Plan, energy: CardEnergy) -> dict[str, Odds]:
@@ -54,11 +61,36 @@ def plan_odds(plan: Plan, energy: CardEnergy) -> dict[str, Odds]:
 
 def _causes(engine: Engine) -> dict[str, float]:
     """Return the causes of uncertainty of an engine's times besides its clock, with their shares of the variance."""
-    scatter = time_residual(engine)
+    scatter = time_scatter(engine)
     both = scatter.family_sd**2 + scatter.design_sd**2
     family = scatter.family_sd**2 / both if both else 1.0
-    causes = {f"efficiency of {scatter.kind} kernels": family, f"design of {engine.name}": 1 - family}
+    causes = {f"efficiency of {engine.kind} kernels": family, f"design of {engine.name}": 1 - family}
     return {term: share for term, share in causes.items() if share}
+
+
+def time_scatter(engine: Engine) -> TimeScatter:
+    """Return how measured times of an engine scatter around the likely time, besides the clock.
+
+    With x = ln(measured / likely time) at the same clock, x = family + design. *family* is common to all kernels of one
+    kind in a plan: they come from the same hands. *design* differs from engine to engine. Both are independent, and
+    :mod:`common.fpga.speedup.draws` divides the variance of an interval between them in proportion to their squares.
+    """
+    match engine:
+        case Team():
+            return time_scatter(engine.member)
+        case SystolicArray():
+            return engine.scatter
+        case OverlayEngine():
+            return engine.config.scatter
+        case AttentionEngine() | StreamingGemv():
+            share = engine.efficiency
+        case RowwiseEngine():
+            share = engine.efficiency.reduction
+        case _:
+            raise TypeError(f"{engine.name} has no published shares")
+    # The lowest and the highest published share of a peak imply it, one kernel a family.
+    band = ThreePoint(share.optimistic / share.pessimistic, 1.0, 1.0)
+    return TimeScatter(band, log(band.pessimistic) / (2 * END_Z), 0.0, MANY_FAMILIES)
 
 
 def _host_times(plan: Plan, draws: Draws) -> DrawnTimes:

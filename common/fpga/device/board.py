@@ -50,7 +50,9 @@ class Memory:
     kind: MemoryKind
     channel_count: int
     channel_bytes_per_s: float
-    efficiency: ThreePoint  # share of the theoretical bandwidth of the used channels that kernels attain
+    # Share of the theoretical bandwidth of the used channels that kernels attain; the optimistic case is a traffic
+    # generator's long bursts.
+    efficiency: ThreePoint
     capacity_bytes: int
     port_bits: int  # width of the widest AXI port between a kernel and one channel
     limit_bytes_per_s: float = math.inf  # limit for all channels together, where power allows less than their sum

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import ceil
 
 from common.fpga.kernels.systolic.array import MappedProduct
 from common.workload.layers import Convolution, Matmul
@@ -128,11 +127,6 @@ class ArrayCall:
             *(*self.padding, 1, 1, pixels.pixel_pitch, pixels.group_pitch, self.zero_point, *self.limits),
             *(int(self.is_transposed), int(self.columns_outside), int(self.is_packed)),
         )
-
-
-def alike(whole: int, most: int, unit: int) -> int:
-    """Return the extent of the tiles of a call along an axis, which are alike: whole units, and at most ``most``."""
-    return ceil(ceil(whole / ceil(whole / most)) / unit) * unit
 
 
 def _flat(layer: Convolution) -> Convolution:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder, alike
+from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
+from common.fpga.kernels.systolic.loading import alike
 from common.fpga.rtl.engine.arithmetic import tensors_of, windows_of
 from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
 from common.graphs.number_formats import INT8

@@ -24,9 +24,9 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, LineSource, alike
+from common.fpga.hand_off.array_call import ArrayCall, LineSource
 from common.fpga.kernels.systolic.array import SystolicArray
-from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lines, largest_unit, line_words
+from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lines, alike, largest_unit, line_words
 from common.graphs.number_formats import PRECISION_BITS
 
 Counts = NDArray[np.int64]

@@ -32,17 +32,14 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """Name that is unique on a board: ``systolic-32x32x8-int8``."""
-        ...
 
     @property
     def kind(self) -> str:
         """Kernel model: systolic, streaming, overlay, attention or rowwise."""
-        ...
 
     @property
     def precision(self) -> str:
         """Number format of the operands and the results."""
-        ...
 
     @property
     def clock_mhz(self) -> float: ...
@@ -50,21 +47,17 @@ class Engine(Protocol):
     @property
     def clock_cases_mhz(self) -> ThreePoint:
         """Clocks at which such designs close; one clock in all cases where it is given."""
-        ...
 
     @property
     def resources(self) -> Resources:
         """Resources of one instance; they do not depend on the task."""
-        ...
 
     @property
     def spans_regions(self) -> bool:
         """Whether one instance may span several super logic regions."""
-        ...
 
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call; None where this kernel cannot compute the task."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +84,7 @@ def read_scatter(section: Section) -> TimeScatter:
 def scattered(likely_us: float, band: ThreePoint, floor_us: float = 0.0) -> ThreePoint:
     """Return a model's time with its interval: the factors by which published measurements differ from a model.
 
-    Args:
-        likely_us: time by the model.
-        band: factors of that time.
-        floor_us: time that no such kernel can beat: all operators busy, or every port in every cycle.
+    No such kernel can beat ``floor_us``: all operators busy, or every port in every cycle.
     """
     return combine(lambda factor: max(likely_us * factor, floor_us), band)
 
@@ -129,7 +119,6 @@ def interval(
     time beyond what was published does not end the interval. The fast end is the best that was published.
 
     Args:
-        likely_us: time that the model gives.
         ideal_compute_us: work divided by the array's peak.
         ideal_memory_us: traffic divided by the theoretical bandwidth of the used channels.
         efficiency: share of the array's peak that published kernels of this kind attain.

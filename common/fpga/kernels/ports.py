@@ -4,30 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import Protocol
 
+from common.fpga.device.board import Memory
 from common.fpga.kernels.estimate import Bound, KernelEstimate, interval, scattered, widened
 from common.intervals import ThreePoint, combine
 from common.messages.errors import UnusableValueError
-
-
-class ChannelMemory(Protocol):
-    @property
-    def channel_count(self) -> int: ...
-
-    @property
-    def channel_bytes_per_s(self) -> float: ...
-
-    @property
-    def efficiency(self) -> ThreePoint:
-        """Share of that rate that kernels attain; the optimistic case is a traffic generator's long bursts."""
-        ...
-
-    @property
-    def port_bits(self) -> int: ...
-
-    @property
-    def limit_bytes_per_s(self) -> float: ...
 
 
 class OnPorts:
@@ -63,7 +44,7 @@ class MemoryPorts:
 
     @classmethod
     def of(
-        cls, memory: ChannelMemory, count: int, clock_mhz: float, stall_share: float, port_bits: int | None = None
+        cls, memory: Memory, count: int, clock_mhz: float, stall_share: float, port_bits: int | None = None
     ) -> MemoryPorts:
         """Return ports to a board's memory; by default each is as wide as the memory allows.
 
@@ -151,7 +132,7 @@ class MemoryPorts:
         """Return a model's cycles with the interval that published efficiencies and clocks imply.
 
         Args:
-            cycles: cycles by the model, start-up included.
+            cycles: by the model, start-up included.
             ideal_compute_cycles: work divided by the lanes, as if all were busy in every cycle.
             port_bytes: traffic of these ports.
             fixed_cycles: start-up.

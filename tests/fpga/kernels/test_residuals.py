@@ -11,24 +11,23 @@ from benchmarks.kernels.array_designs import MODELS
 from benchmarks.kernels.overlay_fit import CONFIGS, configured
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports, attention, closing, rowwise, streaming
-from common.fpga.kernels.residuals import time_residual
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.team import Team
+from common.fpga.plan_odds import time_scatter
 
 BOARD = load_board("u280", CONFIGS / "boards")
 ARRAY = closing(build_array((32, 32, 8), "int8", array_ports(BOARD), 2, MODELS.systolic), BOARD, MODELS)
 
 
 def test_a_team_scatters_as_its_members_do() -> None:
-    assert time_residual(Team(ARRAY, 3, 100.0)) == time_residual(ARRAY)
+    assert time_scatter(Team(ARRAY, 3, 100.0)) == time_scatter(ARRAY)
 
 
 def test_the_overlay_has_the_interval_of_its_file() -> None:
     engine = configured("dpu-b4096", "kv260")
-    residual = time_residual(engine)
-    assert residual.kind == "overlay"
-    scatter = engine.config.scatter
-    assert (residual.family_sd, residual.design_sd, scatter.family_count) == (scatter.family_sd, scatter.design_sd, 6)
+    assert engine.kind == "overlay"
+    assert time_scatter(engine) == engine.config.scatter
+    assert engine.config.scatter.family_count == 6
 
 
 def test_families_and_designs_give_the_interval() -> None:
@@ -49,4 +48,4 @@ def test_families_and_designs_give_the_interval() -> None:
     ids=lambda engine: engine.kind,
 )
 def test_every_other_kind_scatters(engine) -> None:  # type: ignore[no-untyped-def]  # three kinds of engines
-    assert time_residual(engine).family_sd > 0.1
+    assert time_scatter(engine).family_sd > 0.1

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import DataflowCosts, buffer
@@ -72,6 +73,8 @@ class Residence:
 class AttentionEngine(OnPorts):
     """The kernel in one number format; softmax and sums are always fp32."""
 
+    kind: ClassVar[str] = "attention"
+    spans_regions: ClassVar[bool] = False  # the stages exchange a tile in every cycle
     precision: str  # number format of Q, K, V and the result
     query_rows: int  # R, rows of a tile
     row_lanes: int  # U, lanes per row in each product
@@ -94,15 +97,6 @@ class AttentionEngine(OnPorts):
         """Name such as ``attention-32x32-int8``, or ``attention-2x32x32-int8`` with two heads at once."""
         heads = f"{self.heads_parallel}x" if self.heads_parallel > 1 else ""
         return f"attention-{heads}{self.query_rows}x{self.row_lanes}-{self.precision}"
-
-    @property
-    def kind(self) -> str:
-        return "attention"
-
-    @property
-    def spans_regions(self) -> bool:
-        """False: the stages exchange a tile in every cycle."""
-        return False
 
     @property
     def lanes(self) -> int:
@@ -181,14 +175,9 @@ class AttentionEngine(OnPorts):
         if 2 * kv <= self.buffer_bytes:
             of_head["kept twice"] = max(tiles * tile, self._traffic_cycles(kv, heads, heads.queries))
         compute, rounds = tiles * tile, ceil(heads.count / self.heads_parallel)
+        beyond = first - tile + self._fill_cycles(heads)  # the first tile cannot load during an earlier head
         options = (
-            # The first tile cannot load during an earlier head.
-            Residence(
-                where,
-                rounds * cycles + first - tile + self._fill_cycles(heads),
-                tiles if where == "read again" else 1,
-                cycles > compute,
-            )
+            Residence(where, rounds * cycles + beyond, tiles if where == "read again" else 1, cycles > compute)
             for where, cycles in of_head.items()
         )
         return min(options, key=lambda option: (option.cycles, option.kv_reads))

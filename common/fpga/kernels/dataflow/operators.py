@@ -83,20 +83,18 @@ def buffer(byte_count: float, width_bits: int, *, uses_uram: bool = False) -> Re
 
 
 def read_dataflow(file: Section) -> DataflowCosts:
-    """Read configs/dataflow.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
-    operators, integers, lanes = (file.section(key) for key in ("operators", "integer_operators", "mac_lanes"))
+    """Read configs/dataflow.yaml."""
+    dsp58, rowwise = file.section("dsp58"), file.section("rowwise_efficiency")
     costs = DataflowCosts(
-        operators={name: _resources(operators.section(name)) for name in OPERATORS},
-        integer_operators={name: _resources(integers.section(name)) for name in OPERATORS},
-        mac_lanes={name: _resources(lanes.section(name)) for name in PRECISION_BITS},
-        dsp58=_on_dsp58(file.section("dsp58")),
+        operators=_by_name(file.section("operators"), OPERATORS),
+        integer_operators=_by_name(file.section("integer_operators"), OPERATORS),
+        mac_lanes=_by_name(file.section("mac_lanes"), PRECISION_BITS),
+        dsp58=OnDsp58(*(_by_name(section, section) for section in map(dsp58.section, ("operators", "mac_lanes")))),
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
-        rowwise_efficiency=_rowwise_efficiency(file.section("rowwise_efficiency")),
+        rowwise_efficiency=RowwiseEfficiency(
+            rowwise.constant("reduction").as_rate(), rowwise.constant("single_pass").as_rate()
+        ),
         attention_efficiency=file.constant("attention_efficiency").as_rate(),
         ii_cycles=file.constant("ii_cycles").as_cost(),
     )
@@ -104,16 +102,8 @@ def read_dataflow(file: Section) -> DataflowCosts:
     return costs
 
 
-def _rowwise_efficiency(section: Section) -> RowwiseEfficiency:
-    return RowwiseEfficiency(section.constant("reduction").as_rate(), section.constant("single_pass").as_rate())
-
-
-def _on_dsp58(section: Section) -> OnDsp58:
-    operators, lanes = section.section("operators"), section.section("mac_lanes")
-    return OnDsp58(
-        {name: _resources(operators.section(name)) for name in operators},
-        {name: _resources(lanes.section(name)) for name in lanes},
-    )
+def _by_name(section: Section, names: Iterable[str]) -> dict[str, Resources]:
+    return {name: _resources(section.section(name)) for name in names}
 
 
 def _resources(section: Section) -> Resources:

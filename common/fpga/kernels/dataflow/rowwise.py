@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import (
@@ -45,8 +46,6 @@ from common.graphs.operators import GELUS
 from common.workload.layers import Layer, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
 
-PASSES = 2  # one that reduces, one that writes
-
 
 @dataclass(frozen=True, slots=True)
 class RowwiseEngine(OnPorts):
@@ -55,6 +54,8 @@ class RowwiseEngine(OnPorts):
     Floating-point formats are computed in fp32, integer formats in 32-bit integers.
     """
 
+    kind: ClassVar[str] = "rowwise"
+    spans_regions: ClassVar[bool] = True  # units share nothing
     precision: str  # number format of the operands and results
     lane: Counts  # arithmetic operators of one lane, by name
     lanes: int  # elements per unit and cycle
@@ -71,15 +72,6 @@ class RowwiseEngine(OnPorts):
     def name(self) -> str:
         """Name such as ``rowwise-4x8-fp32``: units and lanes per unit; ``-exp`` if lanes have exponentials."""
         return f"rowwise-{self.ports.count}x{self.lanes}-{self.precision}" + ("" if is_simple(self.lane) else "-exp")
-
-    @property
-    def kind(self) -> str:
-        return "rowwise"
-
-    @property
-    def spans_regions(self) -> bool:
-        """True: units share nothing."""
-        return True
 
     @property
     def is_integer(self) -> bool:
@@ -111,19 +103,19 @@ class RowwiseEngine(OnPorts):
         reductions = [layer for layer in task.layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
         pools = [layer for layer in task.layers if isinstance(layer, Pooling)]
         compute = sum(map(self.row_cycles_of, reductions)) + sum(map(self.pool_cycles_of, pools))
-        compute = compute or self._element_cycles(task)
+        units = self.lanes * self.ports.count
+        elements = max(map(_elements, task.layers))
+        compute = compute or ceil(elements / units)  # no step depends on the one before, so each takes one cycle
         reread = 0 if task.kept.operand else self._reread_bytes(reductions, pools)
-        read, written = (
-            task.weight_bytes + task.read_bytes - task.kept.read + reread,
-            task.written_bytes - task.kept.written,
-        )
+        read = task.weight_bytes + task.read_bytes - task.kept.read + reread
+        written = task.written_bytes - task.kept.written
         on_chip = max(task.kept.read, task.kept.written) / self.ports.bytes_per_cycle
         traffic = max(on_chip, self.ports.duplex_cycles(read, written))
         first_word = self.first_word_ns * self.clock_mhz / 1e3
         start, longest = first_word + sum(map(self._fill_cycles, reductions)), max(compute, traffic)
         return self.ports.estimate(
             start + longest,
-            ideal_compute_cycles=max(map(_elements, task.layers)) / (self.lanes * self.ports.count),
+            ideal_compute_cycles=elements / units,
             port_bytes=read + written,
             fixed_cycles=first_word,
             efficiency=self.efficiency.reduction if reductions else self.efficiency.single_pass,
@@ -136,7 +128,7 @@ class RowwiseEngine(OnPorts):
 
     def row_cycles_of(self, layer: Rowwise) -> float:
         """Return the cycles of all rows of one reduction, distributed over the units."""
-        passes = PASSES if self._is_read_twice(layer) else 1
+        passes = 2 if self._is_read_twice(layer) else 1  # one that reduces, one that writes
         row = passes * self._pass_cycles(layer) + self.row_drain_cycles
         return ceil(layer.rows / self.ports.count) * row
 
@@ -155,10 +147,6 @@ class RowwiseEngine(OnPorts):
 
     def _is_read_twice(self, layer: Rowwise) -> bool:
         return layer.op_type in NORMALIZERS and layer.width > self.row_limit
-
-    def _element_cycles(self, task: Task) -> float:
-        """Return the cycles without a reduction: no step depends on the one before, so each takes one cycle."""
-        return ceil(max(map(_elements, task.layers)) / (self.lanes * self.ports.count))
 
     def _reread_bytes(self, reductions: list[Rowwise], pools: list[Pooling]) -> int:
         """Return the bytes of the rows that are read again because no buffer holds them."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from common.files.configuration import Section
 from common.fpga.device.resources import Resources
@@ -65,6 +66,8 @@ class StreamingModel:
 class StreamingGemv(OnPorts):
     """The kernel in one number format."""
 
+    kind: ClassVar[str] = "streaming"
+    spans_regions: ClassVar[bool] = True  # the lanes of a channel are independent, only x and y cross between channels
     precision: str  # number format of the matrix, the vector and the result
     ports: MemoryPorts  # ports of the matrix. Each vector has one more, which carries its x and y.
     timing: StreamTiming
@@ -78,15 +81,6 @@ class StreamingGemv(OnPorts):
     def name(self) -> str:
         """Name such as ``streaming-16ch-int8``; more than one vector is appended."""
         return f"streaming-{self.ports.count}ch-{self.precision}" + (f"-x{self.vectors}" if self.vectors > 1 else "")
-
-    @property
-    def kind(self) -> str:
-        return "streaming"
-
-    @property
-    def spans_regions(self) -> bool:
-        """True: the lanes of a channel are independent, only x and y cross between channels."""
-        return True
 
     @property
     def lanes_per_port(self) -> int:
@@ -125,13 +119,9 @@ class StreamingGemv(OnPorts):
     def estimate_gemv(
         self, rows: int, columns: int, vectors: int = 1, products: int = 1, *, bytes_beside: int = 0
     ) -> KernelEstimate:
-        """Estimate ``products`` matrices of rows by columns, each multiplied by ``vectors`` vectors.
+        """Estimate ``products`` matrices of rows by columns in turn, each multiplied by ``vectors`` vectors.
 
         Args:
-            rows: rows of the streamed matrix; results of one product.
-            columns: columns of the streamed matrix; length of the sums.
-            vectors: vectors that each matrix is multiplied by.
-            products: matrices, one after the other.
             bytes_beside: other traffic of a fused group, through the vectors' ports.
 
         Raises:
@@ -174,12 +164,8 @@ def host_call_us(kernel_us: float, vector_bytes: int, call_us: float, link_bytes
 
 
 def read_streaming(file: Section) -> StreamingModel:
-    """Read configs/streaming.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
-    timing, conditions = file.section("timing"), file.section("conditions")
+    """Read configs/streaming.yaml."""
+    timing, conditions, measured = (file.section(key) for key in ("timing", "conditions", "measurements"))
     fitted = StreamTiming(
         *(timing.constant(key).likely for key in ("row_drain_cycles", "port_stall_share", "first_word_ns"))
     )
@@ -200,17 +186,13 @@ def read_streaming(file: Section) -> StreamingModel:
         link_bytes_per_s=conditions.number("link_bytes_per_s"),
         ports=ports,
         precision=conditions.choice("precision", tuple(PRECISION_BITS)),
-        measurements=_measurements(file.section("measurements")),
+        measurements=tuple(_measurement(measured.section(name)) for name in measured if name != "source"),
         worst_left_out_error=file.constant("worst_left_out_error").likely,
     )
-    conditions.text("source")
+    for section in (conditions, measured):
+        section.text("source")
     file.close()
     return model
-
-
-def _measurements(section: Section) -> tuple[PublishedSize, ...]:
-    section.text("source")
-    return tuple(_measurement(section.section(name)) for name in section if name != "source")
 
 
 def _measurement(row: Section) -> PublishedSize:

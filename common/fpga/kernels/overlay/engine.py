@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Bound, KernelEstimate, TimeScatter, scattered
@@ -28,8 +29,6 @@ from common.fpga.kernels.overlay.cycles import (
 from common.intervals import ThreePoint, combine
 from common.workload.layers import Layer
 from common.workload.tasks import Task
-
-PRECISION = "int8"  # of every overlay that has a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class OverlayConfig:
 class OverlayStep:
     """Time of a contraction or a pooling with the operators fused to it, while all engines do the same."""
 
-    array_cycles: int  # cycles of the array with all its operands present
-    window_cycles: int  # cycles of the window unit
+    array_cycles: int  # with all operands present
+    window_cycles: int
     compute_us: float  # both together, with the share of cycles in which the array has operands
     memory_us: float  # memory time at the attained share of the rates
     fixed_us: float  # the layer cost
@@ -91,11 +90,7 @@ class OverlayStep:
 
     @property
     def bound(self) -> Bound:
-        parts: dict[Bound, float] = {
-            "compute": self.compute_us,
-            "memory": self.memory_us,
-            "fixed": self.fixed_us,
-        }
+        parts: dict[Bound, float] = {"compute": self.compute_us, "memory": self.memory_us, "fixed": self.fixed_us}
         return max(parts, key=lambda name: parts[name])
 
 
@@ -105,17 +100,12 @@ class OverlayEngine:
 
     config: OverlayConfig
 
+    kind: ClassVar[str] = "overlay"
+    precision: ClassVar[str] = "int8"  # of every overlay that has a model
+
     @property
     def name(self) -> str:
         return self.config.name
-
-    @property
-    def kind(self) -> str:
-        return "overlay"
-
-    @property
-    def precision(self) -> str:
-        return PRECISION
 
     @property
     def clock_mhz(self) -> float:
@@ -169,7 +159,7 @@ class OverlayEngine:
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call on int8 operands; None where a layer has no unit or tensors do not fit the chip."""
         config = self.config
-        if task.precision != PRECISION or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
+        if task.precision != self.precision or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
             return None
         if any(unsupported(layer, config.shape) for layer in task.layers):
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from common.files.configuration import Section, find_file
 from common.fpga.device.board import Board
@@ -16,11 +15,10 @@ from common.messages.errors import UnusableValueError
 
 
 def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:
-    """Read an engine's file, given by its name in ``folder`` or by its path, for one board.
+    """Read an engine's file, given by its name in ``folder`` or by its path, as :func:`read_engine` does.
 
     Raises:
-        UnusableValueError: there is no such file, or the vendor does not build the engine for the board.
-        ConfigurationError: as :func:`read_engine`.
+        UnusableValueError: there is no such file.
     """
     return read_engine(Section.of_file(find_file("engine", name, folder)), board)
 
@@ -32,7 +30,12 @@ def read_engine(file: Section, board: Board) -> OverlayEngine:
         UnusableValueError: the vendor does not build the engine for the board.
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
-    name, rates = file.path.stem, file.section("rates")
+    name, rates, boards = file.path.stem, file.section("rates"), file.section("boards")
+    if board.name not in boards:
+        known = ", ".join(sorted(boards))
+        raise UnusableValueError("engine", f"{name} is not built for {board.name}", f"it is built for {known}")
+    builds = {key: _build(boards.section(key)) for key in boards}  # all, so that a mistake in any of them is reported
+    clock_mhz, resources = builds[board.name]
     engine = OverlayEngine(
         OverlayConfig(
             name=name,
@@ -47,24 +50,12 @@ def read_engine(file: Section, board: Board) -> OverlayEngine:
             layer_cycles=rates.constant("layer_cycles").likely,
             scatter=read_scatter(rates),
             assumptions=tuple(line.strip() for line in file.text("assumptions").splitlines() if line.strip()),
-            **_on_board(file, name, board),
+            clock_mhz=clock_mhz,
+            resources=resources,
         )
     )
     file.close()
     return engine
-
-
-def _on_board(file: Section, name: str, board: Board) -> dict[str, Any]:
-    """Return clock and resources on the board; the vendor builds each engine for some boards only."""
-    boards = file.section("boards")
-    if board.name not in boards:
-        known = ", ".join(sorted(boards))
-        raise UnusableValueError("engine", f"{name} is not built for {board.name}", f"it is built for {known}")
-    builds = {
-        key: _build(boards.section(key)) for key in boards
-    }  # every board is read, so that a mistake in any of them is reported
-    clock_mhz, resources = builds[board.name]
-    return {"clock_mhz": clock_mhz, "resources": resources}
 
 
 def _build(section: Section) -> tuple[float, Resources]:

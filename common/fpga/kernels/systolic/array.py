@@ -13,17 +13,18 @@ sums per cycle: as many as fit the width of the operands that enter it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, inf
-from typing import Literal
+from operator import mul
+from typing import ClassVar, Literal
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, TimeScatter, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.fpga.kernels.systolic.array_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic.array_timing import ArrayTiming, Serves
-from common.fpga.kernels.systolic.depthwise import turned_elements
 from common.fpga.kernels.systolic.loading import Lanes
 from common.fpga.kernels.systolic.phases import Oriented, Phases
 from common.fpga.kernels.systolic.tiling import (
@@ -33,6 +34,7 @@ from common.fpga.kernels.systolic.tiling import (
     Operands,
     OuterLoop,
     Tile,
+    as_matmul,
     buffers,
     double_buffered_cycles,
     input_elements,
@@ -41,6 +43,7 @@ from common.fpga.kernels.systolic.tiling import (
     read_bytes,
     sums_per_cycle,
     tile_traffic,
+    turned_elements,
     used_share,
     with_room_for,
 )
@@ -58,8 +61,6 @@ def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule
     """Return the cycles from the first operand in to the last sum out.
 
     Args:
-        rows: R of the array.
-        cols: C of the array.
         steps: ceil(K / s), the cycles in which a fold takes operands.
         folds: ceil(M / R) * ceil(N / C).
         schedule: ``simple``: folds * (2R + C + steps - 2); ``overlapped``: R + ceil(R / d) + C + steps - 2 for one
@@ -93,6 +94,7 @@ class MappedProduct:
 class SystolicArray(OnPorts):
     """An engine of one array with its buffers and ports."""
 
+    kind: ClassVar[str] = "systolic"
     rows: int  # R, rows of the result
     cols: int  # C, columns of the result
     simd: int  # s, products that a processing element adds per cycle
@@ -124,10 +126,6 @@ class SystolicArray(OnPorts):
         return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}{pumped}{variant}"
 
     @property
-    def kind(self) -> str:
-        return "systolic"
-
-    @property
     def peak_macs_per_cycle(self) -> int:
         return self.rows * self.cols * self.simd
 
@@ -138,18 +136,19 @@ class SystolicArray(OnPorts):
         tensors and weights do not fit the buffers.
         """
         contractions = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
-        others = [layer for layer in task.layers if not isinstance(layer, Matmul | Convolution)]
         if not contractions or task.precision != self.precision:
             return None
-        if not all(isinstance(layer, Pointwise) for layer in others) or task.on_chip_bytes > self.buffer_bytes:
+        if not all(isinstance(layer, Matmul | Convolution | Pointwise) for layer in task.layers):
             return None
-        if len(contractions) > 1 and not task.on_chip_bytes:
+        is_chain = len(contractions) > 1
+        if task.on_chip_bytes > self.buffer_bytes or (is_chain and not task.on_chip_bytes):
             return None
-        single = contractions[0] if len(contractions) == 1 else None
-        moved, busy, cycles, kept = self._single(single, task).cost if single else self._chain(contractions, task)
+        moved, busy, cycles, kept = self._chain(task) if is_chain else self._single(contractions[0], task).cost
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
         cycles += self.turning_cycles(contractions)
+        # Maps outside of the array are turned there: those inside of a chain stay on the chip.
+        turned = turned_elements(contractions[0])[0] + turned_elements(contractions[-1])[1]
         written = task.written_bytes - task.kept.written
         one_way = max(moved - written, written) / self.ports.bytes_per_cycle
         band = widened(self.scatter.band, self.ports.clock_factors)
@@ -159,7 +158,7 @@ class SystolicArray(OnPorts):
             time_us=time_us,
             bound="compute" if 2 * busy >= cycles else "memory",
             flops=2 * task.macs,
-            moved_bytes=round(moved + 2 * self._turned_bytes(contractions)),
+            moved_bytes=round(moved + 2 * turned * ELEMENT_BYTES[self.precision]),
             kept_bytes=round(kept),
         )
 
@@ -203,11 +202,8 @@ class SystolicArray(OnPorts):
 
     def compute_cycles(self, matmul: Matmul) -> float:
         """Return the cycles of the batch with operands always present, without fill and drain of the call."""
-        sizes = (
-            (k, count)
-            for k, count in ((self.tile.depth, matmul.k // self.tile.depth), (matmul.k % self.tile.depth, 1))
-            if k and count
-        )
+        whole, rest = divmod(matmul.k, self.tile.depth)
+        sizes = [*([(self.tile.depth, whole)] if whole else []), *([(rest, 1)] if rest else [])]
         return matmul.batch * sum(self.step_cycles(matmul.m, matmul.n, k, matmul.k) * count for k, count in sizes)
 
     def array_cycles(self, matmul: Matmul) -> int:
@@ -221,21 +217,21 @@ class SystolicArray(OnPorts):
         layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
         if len(layers) == 1:
             return (self._single(layers[0], task),)
-        matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
+        matmuls = [as_matmul(layer) for layer in layers]
         return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
-        matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
+        matmul = as_matmul(layer)
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), layer, matmul, task)
         kept = self._kept(parts, matmul, task)
         moved, turned = parts.less(kept), Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
         once, beside = self._bytes_once(layer, matmul, moved, task)
         kept_beside = task.kept.beside / matmul.batch if matmul.has_weight else 0.0
+        plain = Oriented(layer, matmul, False, once, beside)
+        across = Oriented(layer, turned, True, once.swapped, beside)
         both = (
-            self._oriented(Oriented(layer, matmul, False, once, beside), moved, kept, kept_beside),
-            self._oriented(
-                Oriented(layer, turned, True, once.swapped, beside), moved.swapped, kept.swapped, kept_beside
-            ),
+            self._oriented(plain, moved, kept, kept_beside),
+            self._oriented(across, moved.swapped, kept.swapped, kept_beside),
         )
         return min(both, key=lambda product: product.cycles)
 
@@ -253,17 +249,8 @@ class SystolicArray(OnPorts):
 
     def turning_cycles(self, layers: Iterable[Matmul | Convolution]) -> float:
         """Return the cycles of a converter at the ports that turns the maps of depthwise convolutions."""
-        depthwise = (layer for layer in layers if isinstance(layer, Convolution) and layer.is_depthwise)
-        sizes = (count * ELEMENT_BYTES[self.precision] for layer in depthwise for count in turned_elements(layer))
+        sizes = (count * ELEMENT_BYTES[self.precision] for layer in layers for count in turned_elements(layer))
         return sum(self.ports.duplex_cycles(size, size) for size in sizes)
-
-    def _turned_bytes(self, layers: Sequence[Matmul | Convolution]) -> float:
-        """Return the bytes of maps outside of the array that are turned: those inside of a chain stay on the chip."""
-        ends = ((layers[0], 0), (layers[-1], 1))
-        turned = (
-            turned_elements(layer)[at] for layer, at in ends if isinstance(layer, Convolution) and layer.is_depthwise
-        )
-        return sum(turned) * ELEMENT_BYTES[self.precision]
 
     def _kept(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Return the part of the operands that is on the chip: weights, and activations between calls.
@@ -288,7 +275,11 @@ class SystolicArray(OnPorts):
         if self.is_generated:
             cycles = Phases(product, outer_loop, self.tile, self.lanes, self._tile_cycles, self.ports).cycles()
         else:
-            cycles = self._averaged_cycles(matmul, traffic)
+            # Of another's loads and stores only the bytes are known.
+            def step_cycles(m: int, n: int, k: int) -> float:
+                return self.step_cycles(m, n, k, matmul.k)
+
+            cycles = double_buffered_cycles(matmul, self.tile, traffic, step_cycles, self.ports.duplex_cycles)
         busy, kept_bytes = self.compute_cycles(matmul), matmul.batch * on_chip.total
         of_map, of_weights = (on_chip.b, on_chip.a) if product.is_transposed else (on_chip.a, on_chip.b)
         longest = max(of_map + kept_beside, of_weights, on_chip.c - kept_beside)
@@ -296,16 +287,6 @@ class SystolicArray(OnPorts):
         cycles = max(cycles, of_chip) + self.once_cycles
         moved_bytes = matmul.batch * traffic.total
         return MappedProduct(matmul, product.is_transposed, outer_loop, moved_bytes, busy, cycles, kept_bytes)
-
-    def _averaged_cycles(self, matmul: Matmul, traffic: Operands) -> float:
-        """Return the cycles of an array that is not generated, of whose loads and stores only the bytes are known."""
-        return double_buffered_cycles(
-            matmul,
-            self.tile,
-            traffic,
-            lambda m, n, k: self.step_cycles(m, n, k, matmul.k),
-            self.ports.duplex_cycles,
-        )
 
     @property
     def lanes(self) -> Lanes:
@@ -331,24 +312,16 @@ class SystolicArray(OnPorts):
         beside = task.border_bytes / matmul.batch - (own + parts.b + parts.c)
         return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
 
-    def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float, float]:
-        """Return bytes moved, compute cycles and total cycles of a chain: its intermediate tensors stay on the chip."""
-        matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
-        busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
+    def _chain(self, task: Task) -> tuple[float, float, float, float]:
+        """Return the cost of a chain, whose intermediate tensors stay on the chip."""
+        products = self.products(task)
+        busy = sum(product.busy_cycles for product in products)
         moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)
-        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self.once_cycles, 0.0
+        return float(task.border_bytes), busy, max(busy, moving) + len(products) * self.once_cycles, 0.0
 
 
 def _amounts(likely: Resources, bands: Mapping[str, ThreePoint]) -> dict[str, ThreePoint]:
-    amounts = {name: float(getattr(likely, name)) for name in bands}
-    return {name: combine(lambda factor, amount=amounts[name]: amount * factor, band) for name, band in bands.items()}
-
-
-def _balanced(size: tuple[int, int, int], precision: str, ports: MemoryPorts, *, is_bounded: bool) -> Tile:
-    """Return the square tile that takes longer to compute than to load; a bounded one has sums of one block each."""
-    per_cycle = ports.count * ports.word_bytes / ports.word_cycles
-    most_sums = BANK_WORDS if is_bounded else inf  # deeper ones take a second block in every processing element
-    return Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
+    return {name: combine(partial(mul, getattr(likely, name)), band) for name, band in bands.items()}
 
 
 def build_array(
@@ -378,7 +351,9 @@ def build_array(
         serves: one product that the array is tuned for, or a network of many.
     """
     stalling = replace(ports, stall_share=models.timing.stall_share)
-    content = tile or _balanced(size, precision, stalling, is_bounded=bool(room))
+    most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
+    per_cycle = stalling.bytes_per_cycle / stalling.word_cycles
+    content = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
     held = buffers(size, precision, content)
 
     def likely(memories: Iterable[Buffer]) -> Resources:

@@ -70,9 +70,7 @@ class ResourceModels:
     hard_float_ff: Mapping[str, FloatLogic]  # flip-flops of the same
     # LUTs, flip-flops and block RAMs of what is there once: instructions, descriptors, loads and stores
     control: Resources
-    port_lut: float  # LUTs of a 512-bit port to the card's memory with its burst buffers
-    port_ff: float  # flip-flops of the same
-    port_bram36: float  # block RAMs of the same
+    port: Resources  # the same of a 512-bit port to the card's memory with its burst buffers
     timing: ArrayTiming  # what a call takes beyond the array's own cycles
     scatters: Mapping[Serves, TimeScatter]  # how measured times scatter around that, by what the array serves
     # Lowest, likely and highest factor of these amounts in published arrays, by resource
@@ -88,12 +86,8 @@ class ResourceModels:
 
 
 def read_systolic(file: Section) -> ResourceModels:
-    """Read configs/systolic_rtl.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
-    fits_of, port = file.section("fits"), file.section("port")
+    """Read configs/systolic_rtl.yaml."""
+    fits_of = file.section("fits")
     fits = {
         (precision, schedule, kind): _fit(fits_of.section(precision).section(schedule).section(kind), precision)
         for precision, schedule, kind in product(FORMATS, SCHEDULES, ("lut", "ff"))
@@ -108,10 +102,8 @@ def read_systolic(file: Section) -> ResourceModels:
         _float_logic(file.section("float_ff")),
         _float_logic(file.section("hard_float_lut")),
         _float_logic(file.section("hard_float_ff")),
-        _control(file.section("control")),
-        port.constant("lut").likely,
-        port.constant("ff").likely,
-        port.constant("bram36").likely,
+        _logic(file.section("control")),
+        _logic(file.section("port")),
         read_timing(file.section("timing")),
         {serves: read_scatter(file.section("scatter").section(serves)) for serves in SERVES},
         _bands(file.section("array_factors")),
@@ -124,10 +116,9 @@ def read_systolic(file: Section) -> ResourceModels:
 
 
 def _float_logic(section: Section) -> dict[str, FloatLogic]:
-    parts = {precision: section.section(precision) for precision in section}
     return {
-        precision: FloatLogic(*(below.constant(key).likely for key in ("per_mac", "per_element")))
-        for precision, below in parts.items()
+        precision: FloatLogic(*(section.section(precision).constant(key).likely for key in ("per_mac", "per_element")))
+        for precision in section
     }
 
 
@@ -135,7 +126,7 @@ def _bands(section: Section) -> dict[str, ThreePoint]:
     return {name: section.constant(name).as_cost() for name in section}
 
 
-def _control(section: Section) -> Resources:
+def _logic(section: Section) -> Resources:
     return Resources(**{name: section.constant(name).likely for name in ("lut", "ff", "bram36")})
 
 
@@ -192,7 +183,7 @@ def array_resources(
     rows, cols, simd = size
     cells = cell_resources(size, precision, models, is_hard_float=macs_per_dsp >= 1)
     words = ports.count * ports.port_bits / PORT_BITS
-    adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
+    adapters = models.port.times(words)
     channels = Resources(memory_channels=ports.channel_count)
     dsp = Resources(dsp=dsp_count(rows, cols, simd, precision, macs_per_dsp))
     return cells + dsp + total(each.resources for each in held) + adapters + channels + models.control
@@ -216,10 +207,5 @@ def cell_resources(
         return Resources(*(part[precision].at(rows * cols, simd) for part in (hard if is_hard_float else soft)))
     values = terms(precision, rows, cols)
     lut, ff = (models.fits[precision, schedule, kind].at(values) for kind in ("lut", "ff"))
-    tree = rows * cols * _tree_lut(precision)
+    tree = rows * cols * (2 * FORMATS[precision].bits + 3)  # of one more product: two fields' sum, as in the Verilog
     return Resources(lut + (simd - 1) * tree, ff + (simd - 1) * models.deeper_ff[precision].at(values))
-
-
-def _tree_lut(precision: str) -> int:
-    """Return the LUTs that one more product adds to an element: the sum of two fields, counted in the Verilog."""
-    return 2 * FORMATS[precision].bits + 3

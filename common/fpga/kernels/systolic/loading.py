@@ -21,6 +21,11 @@ CONSTANT_BYTES = 8  # bias and scale of a channel
 ALIGNMENTS = 4  # of lines in their words, over which pieces are averaged
 
 
+def alike(whole: int, most: int, unit: int) -> int:
+    """Return the extent of the tiles of a call along an axis, which are alike: whole units, and at most ``most``."""
+    return ceil(ceil(whole / ceil(whole / most)) / unit) * unit
+
+
 def line_words(ports: MemoryPorts) -> int:
     """Return the words of each port that the line buffer keeps."""
     return int(max(1, LINE_BUFFER_BYTES // ports.bytes_per_cycle))
@@ -50,8 +55,7 @@ class Lanes:
     def result_groups(self, pixels: int, channels: int, pitch: int, *, is_transposed: bool) -> int:
         """Return the cycles in which the results of a tile leave, as many at once as lie side by side in memory.
 
-        Args:
-            pitch: channels of a pixel of the result; 0 where pixels lie side by side, as in a depthwise convolution.
+        ``pitch`` are channels of a pixel of the result; 0 where pixels lie side by side, as in a depthwise convolution.
         """
         together = max(1, min(self.sums, self.beat // self.cols))
         lanes, fold = min(together * self.cols, self.beat), self.cols if is_transposed else self.rows
@@ -97,11 +101,9 @@ class Lines:
         return best[1]
 
     def pieces(self, lines: int, banks: int, part: tuple[int, int], at_once: int, lanes: Lanes) -> float:
-        """Return the pieces in which the elements of some lines enter their banks.
+        """Return the pieces in which the elements of some lines enter the banks of their side.
 
-        Args:
-            banks: of the side.
-            part: the first product of the tile, and how many it has.
+        ``part`` is the first product of the tile, and how many it has.
         """
         each = lanes.groups(banks) // at_once * lanes.simd
         if at_once > 1:
@@ -180,12 +182,7 @@ class PixelWindow:
 
     @classmethod
     def of(cls, layer: Convolution, is_apart: bool, word: int, word_bytes: float) -> PixelWindow:
-        """Return the windows of a layer.
-
-        Args:
-            is_apart: the channels of a group lie for themselves.
-            word: elements of a word.
-        """
+        """Return the windows of a layer; ``is_apart`` if the channels of a group lie for themselves."""
         used, pitch = layer.in_channels // layer.groups / word, layer.in_channels / word
         # Words at a distance of a power of two share places with words that nobody reads.
         taken = used if is_apart else max(used, float(largest_unit(max(1, int(pitch)))))
@@ -213,18 +210,17 @@ class PixelWindow:
         def read(window: float) -> float:
             return min(1.0, (height * min(window, used) + max(0.0, window - used)) / (height * used))
 
-        def taps(begin: int, end: int) -> list[float]:
-            """Return how much of a row of the map each row of the window reads, from one product to another."""
+        def taps(begin: int, end: int) -> float:
+            """Return how many rows of the map the rows of the window read, from one product to another."""
             of_tap = layer.in_channels // layer.groups
-            counts = [
-                max(0, min(end, row * at + row) - max(begin, row * at)) / of_tap for at in range(layer.kernel_height)
-            ]
-            return [min(1.0, count / min(layer.stride_width, layer.kernel_width)) for count in counts]
+            rows = range(0, layer.kernel_height * row, row)
+            counts = [max(0, min(end, at + row) - max(begin, at)) / of_tap for at in rows]
+            return sum(min(1.0, count / min(layer.stride_width, layer.kernel_width)) for count in counts)
 
-        window = sum(taps(first, last))
+        window = taps(first, last)
         apart = read(window) if window < layer.kernel_height else 1.0
         if window > used and self.kept((window - 1) * layer.dilation_height + 1) < 1:
             apart = window / used
         band = (height - 1) * layer.stride_height + (layer.kernel_height - 1) * layer.dilation_height + 1
         kept = self.kept(band)
-        return kept * (read(sum(taps(0, last))) - read(sum(taps(0, first)))) + (1 - kept) * apart, kept
+        return kept * (read(taps(0, last)) - read(taps(0, first))) + (1 - kept) * apart, kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import ceil
@@ -21,6 +21,7 @@ from common.fpga.kernels.systolic.loading import (
     Lanes,
     Lines,
     PixelWindow,
+    alike,
     largest_unit,
     lines_of,
     whole_words,
@@ -37,10 +38,6 @@ class Axis:
 
     whole: int
     tile: int
-
-    @classmethod
-    def alike(cls, whole: int, most: int, unit: int) -> Axis:
-        return cls(whole, ceil(ceil(whole / ceil(whole / most)) / unit) * unit)
 
     @property
     def count(self) -> int:
@@ -95,6 +92,8 @@ class Phases:
     # Of a tile of m x n sums over k products, by whether these complete them
     step_cycles: Callable[[int, int, int, bool], float]
     ports: MemoryPorts
+    _sides: dict[tuple[int, int, tuple[int, int], bool], TileLoad] = field(default_factory=dict)
+    _stores: dict[tuple[int, int], TileStore] = field(default_factory=dict)
 
     def cycles(self) -> float:
         """Return the cycles from the first word that is read to the last one that is written."""
@@ -132,7 +131,7 @@ class Phases:
         store = self._store(*self._extents(stored)[:2]) if stored and is_whole else TileStore()
         read, written = (round(size, 3) for size in (load.read_bytes + store.read_bytes, store.written_bytes))
         ports = self.ports.duplex_cycles(read, written)  # of bytes by shares, whose last digits begin no word
-        steps = self._steps(computed) if computed else 0.0
+        steps = self.step_cycles(*self._extents(computed), computed[3] == self._counts[3] - 1) if computed else 0.0
         return max(steps, store.groups, load.pieces + store.pieces, ports)
 
     # --- places of tiles ----------------------------------------------------------------------------------------------
@@ -141,9 +140,9 @@ class Phases:
     def _axes(self) -> tuple[Axis, Axis, Axis]:
         matmul, tile, lanes = self.product.matmul, self.tile, self.lanes
         return (
-            Axis.alike(matmul.m, tile.rows, lanes.rows),
-            Axis.alike(matmul.n, tile.cols, lanes.cols),
-            Axis.alike(matmul.k, tile.depth, lanes.simd),
+            Axis(matmul.m, alike(matmul.m, tile.rows, lanes.rows)),
+            Axis(matmul.n, alike(matmul.n, tile.cols, lanes.cols)),
+            Axis(matmul.k, alike(matmul.k, tile.depth, lanes.simd)),
         )
 
     @cached_property
@@ -172,9 +171,6 @@ class Phases:
 
     # --- what a phase does --------------------------------------------------------------------------------------------
 
-    def _steps(self, place: Place) -> float:
-        return self.step_cycles(*self._extents(place), place[3] == self._counts[3] - 1)
-
     def _load(self, place: Place, before: Place | None) -> TileLoad:
         """Return what a tile needs that the one before did not have."""
         numbers, extents = self._tile_of(place), self._extents(place)
@@ -197,10 +193,6 @@ class Phases:
             self._sides[key] = self._map(side, lines, deep, is_first) if of_map else self._other(side, lines, deep[1])
         return self._sides[key]
 
-    @cached_property
-    def _sides(self) -> dict[tuple[int, int, tuple[int, int], bool], TileLoad]:
-        return {}
-
     def _map(self, side: int, lines: int, deep: tuple[int, int], is_first: bool) -> TileLoad:
         """Return the load of lines of the map; what the line buffer has of an earlier tile is not read again."""
         (number, depth), moved = deep, self._moved(side)
@@ -215,7 +207,8 @@ class Phases:
         )
         share, kept = self._window.read_share(lines, (first, first + depth))
         if not is_first:
-            share *= 1 - (kept if self._is_outer(side) else self._window.kept_map)
+            is_outer = (side == 1) == (self.outer_loop == "columns")
+            share *= 1 - (kept if is_outer else self._window.kept_map)
         return TileLoad(pieces, read * share * whole_words(self._lines, self.lanes))
 
     def _other(self, side: int, lines: int, depth: int) -> TileLoad:
@@ -246,10 +239,6 @@ class Phases:
             self._stores[m, n] = TileStore(groups, groups * is_beside, read, self.product.moved.c * share)
         return self._stores[m, n]
 
-    @cached_property
-    def _stores(self) -> dict[tuple[int, int], TileStore]:
-        return {}
-
     # --- what the layer says ------------------------------------------------------------------------------------------
 
     def _moved(self, side: int) -> float:
@@ -257,9 +246,6 @@ class Phases:
 
     def _banks(self, side: int) -> int:
         return self.lanes.cols if side else self.lanes.rows
-
-    def _is_outer(self, side: int) -> bool:
-        return (side == 1) == (self.outer_loop == "columns")
 
     def _at_once(self, side: int, lines: Lines) -> int:
         return lines.at_once(self.lanes.groups(self._banks(side)), self.lanes.simd, self._axes[2].tile, self.lanes)
@@ -293,8 +279,7 @@ class Phases:
 def _different(count: int, within: int) -> list[tuple[int, int]]:
     """Return the tiles of an axis that differ in themselves or in the two before, and how many are like each.
 
-    Args:
-        within: phases of each, of the axes inside.
+    Each has ``within`` phases, of the axes inside.
     """
     firsts = 1 if within > 1 else 2  # whose phases before are of other tiles
     if count <= firsts + 2:

@@ -73,13 +73,17 @@ class Operands:
         return Operands(self.a - other.a, self.b - other.b, self.c - other.c)
 
 
+def as_matmul(layer: Matmul | Convolution) -> Matmul:
+    return layer.as_matmul() if isinstance(layer, Convolution) else layer
+
+
 def operands(layer: Matmul | Convolution, element_bytes: float, tile: Tile) -> Operands:
     """Return the bytes that one product of the batch reads and writes, each element once.
 
     The rows of a convolution are gathered on the chip. It reads each input element once per band of rows, plus the
     overhang of the window between two bands, and never more than the gathered matrix holds.
     """
-    matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
+    matmul = as_matmul(layer)
     gathered = float(matmul.m * matmul.k)
     read = min(gathered, _read_elements(layer, tile)) if isinstance(layer, Convolution) else gathered
     return Operands(read * element_bytes, matmul.k * matmul.n * element_bytes, matmul.m * matmul.n * element_bytes)
@@ -90,6 +94,18 @@ def input_elements(layer: Matmul | Convolution) -> int:
     if isinstance(layer, Matmul):
         return layer.m * layer.k
     return layer.batch * layer.in_channels // layer.groups * layer.in_height * layer.in_width
+
+
+def turned_elements(layer: Matmul | Convolution) -> tuple[int, int]:
+    """Return the elements of the two maps of a depthwise convolution, which change their order beside an array.
+
+    Each channel is a product of its own. Its maps lie channel by channel, those of the layers around it pixel by pixel.
+    So each map is read and written once more. Other contractions have none.
+    """
+    if isinstance(layer, Matmul) or not layer.is_depthwise:
+        return 0, 0
+    read = layer.batch * layer.in_channels * layer.in_height * layer.in_width
+    return read, layer.batch * layer.out_channels * layer.out_height * layer.out_width
 
 
 def _read_elements(layer: Convolution, tile: Tile) -> float:
@@ -154,48 +170,31 @@ def double_buffered_cycles(
     load(first) + sum over all steps but one of max(compute, load + store) + compute(last) + store(last).
 
     Args:
-        matmul: extents of a product, and the number of products.
-        tile: extents of a full step; steps at the edges are smaller.
         traffic: bytes of one product, distributed over the steps by the size of their tiles.
         step_cycles: cycles to compute a step, by its rows, columns and products per sum.
         port_cycles: cycles to read and write at once, by bytes read and bytes written.
     """
 
-    def step(extents: tuple[int, int, int]) -> float:
-        return max(step_cycles(*extents), port_cycles(*_step_bytes(matmul, traffic, tile, extents)))
+    def step(m: int, n: int, k: int) -> float:
+        return max(step_cycles(m, n, k), port_cycles(*_step_bytes(matmul, traffic, tile, m, n, k)))
 
-    edges = _edges(matmul, tile)
+    def along(whole: int, full: int) -> list[tuple[int, int]]:
+        """Return the extents of tiles along an axis, the last one behind, and how many have each."""
+        before = ceil(whole / full) - 1
+        return [*([(full, before)] if before else []), (whole - before * full, 1)]
+
+    sizes = along(matmul.m, tile.rows), along(matmul.n, tile.cols), along(matmul.k, tile.depth)
     total = 0.0
-    for (m, rows), (n, cols), (k, deep) in product(*(_extents(*along) for along in edges)):
-        total += matmul.batch * rows * cols * deep * step((m, n, k))
-    (_, first_m, last_m), (_, first_n, last_n), (_, first_k, last_k) = edges
-    first = (min(first_m, matmul.m), min(first_n, matmul.n), min(first_k, matmul.k))
-    load, _ = _step_bytes(matmul, traffic, tile, first)
-    store = traffic.c * (last_m / matmul.m) * (last_n / matmul.n)
-    last = (last_m, last_n, last_k)
-    return total - step(last) + step_cycles(*last) + port_cycles(load, 0) + port_cycles(0, store)
+    for (m, rows), (n, cols), (k, deep) in product(*sizes):
+        total += matmul.batch * rows * cols * deep * step(m, n, k)
+    first, last = (tuple(each[end][0] for each in sizes) for end in (0, -1))
+    load, _ = _step_bytes(matmul, traffic, tile, *first)
+    store = traffic.c * (last[0] / matmul.m) * (last[1] / matmul.n)
+    return total - step(*last) + step_cycles(*last) + port_cycles(load, 0) + port_cycles(0, store)
 
 
-Extents = tuple[int, int, int]
-
-
-def _edges(matmul: Matmul, tile: Tile) -> tuple[Extents, Extents, Extents]:
-    """Return for m, n and k: the whole extent, a full tile, and the last tile."""
-
-    def along(whole: int, full: int) -> Extents:
-        return whole, full, whole - (ceil(whole / full) - 1) * full
-
-    return along(matmul.m, tile.rows), along(matmul.n, tile.cols), along(matmul.k, tile.depth)
-
-
-def _extents(whole: int, full: int, edge: int) -> list[tuple[int, int]]:
-    before = ceil(whole / full) - 1
-    return [(full, before), (edge, 1)] if before else [(edge, 1)]
-
-
-def _step_bytes(matmul: Matmul, traffic: Operands, tile: Tile, step: tuple[int, int, int]) -> tuple[float, float]:
+def _step_bytes(matmul: Matmul, traffic: Operands, tile: Tile, m: int, n: int, k: int) -> tuple[float, float]:
     """Return the bytes that a step loads and stores, averaged over the steps that share a tile or a sum."""
-    m, n, k = step
     rows, cols, deep = _counts(matmul, tile)
     load_a = traffic.a * (m / matmul.m) * (k / matmul.k) / cols
     load_b = traffic.b * (n / matmul.n) * (k / matmul.k) / rows
@@ -252,12 +251,8 @@ def with_room_for(held: tuple[Buffer, ...], kept_bytes: float, room: Resources) 
     """Return the buffers with the operands' ones deep enough to keep so many bytes, as far as the room allows.
 
     Of all ways to put both into block RAM or UltraRAM, those that keep the most of ``kept_bytes`` come first, then the
-    one that takes the least share of either memory.
-
-    Args:
-        held: as :func:`buffers` returns them.
-        kept_bytes: of the longest chain.
-        room: budget of the array, less what it needs beside these two.
+    one that takes the least share of either memory. ``room`` is the budget of the array, less what it needs beside
+    these two.
     """
     a, b, *others = held
     ways = [way for way in product(_ways(a), _ways(b)) if _share(way, room) <= MOST_OF_MEMORY]

@@ -14,10 +14,9 @@ from common.fpga.engine_catalogue import array_ports
 from common.fpga.hand_off.array_call import ArrayCall
 from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.kernels.systolic.array import build_array
-from common.fpga.kernels.systolic.depthwise import turned_elements
 from common.fpga.kernels.systolic.loading import _cut
 from common.fpga.kernels.systolic.phases import Oriented, Phases, TileLoad
-from common.fpga.kernels.systolic.tiling import Operands, Tile, read_bytes
+from common.fpga.kernels.systolic.tiling import Operands, Tile, read_bytes, turned_elements
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 from tests.support.paths import ROOT
