@@ -23,7 +23,6 @@ if __name__ == "__main__":
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def kernels(argv: Sequence[str]) -> int:
             peaks = transaction.add_rows("kernel_ceilings", ceiling_rows(roofs.values(), kernel_list.precisions))
             for (name, table), board in zip(tables.items(), boards, strict=True):
                 transaction.add_picture(f"{name}_plot", plot(kernel_list, table, peaks, board))
-        sums = asdict(correction_of(kernel_list))
+        sums = correction_of(kernel_list)
         stage.show(kernels_report(kernel_list.title, stated, corrected, kernel_list.drawn_precision, sums))
     return 0
 
@@ -110,9 +109,8 @@ def estimate(argv: Sequence[str]) -> int:
         board = load_board(settings.board, CONFIGS / "boards")
         if settings.clock_mhz is not None:
             board = board.clocked(settings.clock_mhz)
-        given = {
-            name: value for name, value in settings.values.items() if value is not None and name not in NO_QUANTITY
-        }
+        values = settings.values.items()
+        given = {name: value for name, value in values if value is not None and name not in NO_QUANTITY}
         result = estimate_kernel(kernel_request(kind, given, board), board, load_models(CONFIGS))
         cli.show(settings, json.dumps(result, indent=2, allow_nan=False))
     return 0
@@ -159,14 +157,10 @@ CONVERTERS: dict[str, Callable[[str], Any]] = {
     "number format": number_format,
     "text": str,
 }
-COMMANDS = {
-    "kernels": kernels,
-    "estimate": estimate,
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return cli.run_command(COMMANDS, __doc__ or "", argv)
+    return cli.run_command({"kernels": kernels, "estimate": estimate}, __doc__ or "", argv)
 
 
 if __name__ == "__main__":

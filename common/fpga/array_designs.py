@@ -145,15 +145,11 @@ def offered_designs(
     builder = ArrayBuilder(board, precision, models, ServedTasks.of(tasks))
     quickest: dict[tuple[int, float], tuple[float, str, SystolicArray]] = {}
     rooms = array_rooms(board, max(board.budgets, key=lambda budget: budget.dsp))
-    for array, time_us in _timed(designs, builder):
+    for design in designs:
+        if (array := builder.built(design)) is None or (time_us := builder.time_us(array)) is None:
+            continue
         for number, (room, spans) in enumerate(rooms):
             if array.spans_regions == spans and array.resources.fits(room):
                 place, timed = (number, array.resources.memory_channels), (time_us.likely, array.name, array)
                 quickest[place] = min(quickest.get(place, timed), timed, key=lambda known: known[:2])
     return tuple({name: array for _, name, array in quickest.values()}.values())
-
-
-def _timed(designs: Iterable[ArrayDesign], builder: ArrayBuilder) -> Iterator[tuple[SystolicArray, ThreePoint]]:
-    for design in designs:
-        if (array := builder.built(design)) is not None and (time_us := builder.time_us(array)) is not None:
-            yield array, time_us

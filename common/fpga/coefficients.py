@@ -55,18 +55,13 @@ def load_models(folder: Path) -> Models:
 
 
 def read_replicas(file: Section) -> ReplicaSettings:
-    """Read configs/replicas.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
-    pumped = file.section("pumped")
-    settings = ReplicaSettings(
-        {precision: _pumping(pumped.section(precision)) for precision in pumped}, file.count("most_frames")
-    )
+    """Read configs/replicas.yaml."""
+    formats = file.section("pumped")
+    pumped = {
+        precision: Pumping(section.count("dsp_cycles"), section.constant("clock_fraction").as_rate())
+        for precision in formats
+        for section in [formats.section(precision)]
+    }
+    settings = ReplicaSettings(pumped, file.count("most_frames"))
     file.close()
     return settings
-
-
-def _pumping(section: Section) -> Pumping:
-    return Pumping(section.count("dsp_cycles"), section.constant("clock_fraction").as_rate())

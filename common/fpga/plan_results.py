@@ -121,13 +121,11 @@ def plan_results(
     request = requests.request
     plan = make_plan(workload, request, models)
     speedup, odds = plan_speedup(plan, models.energy), plan_odds(plan, models.energy)
-    rows = [alternative("plan", plan, speedup, odds), *baselines(plan)]
-    rows += _with_other_arrays(plan, models)
+    rows = [alternative("plan", plan, speedup, odds), *baselines(plan), *_with_other_arrays(plan, models)]
     otherwise = _launched_otherwise(plan, models)
     rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in requests.what_if else []
     for text, changed in requests.what_if.items():
-        other = make_plan(workload, changed, models)
-        rows.append(alternative(text, other, plan_speedup(other, models.energy), plan_odds(other, models.energy)))
+        rows.append(planned_alternative(text, make_plan(workload, changed, models), models))
     tables: dict[str, Sequence[Mapping[str, object]]] = {
         "fpga_candidates": candidate_rows(plan),
         "offload_plan": kernel_rows(plan),
@@ -166,6 +164,10 @@ def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow], odds: Mapping
     }
 
 
+def planned_alternative(name: str, plan: Plan, models: Models) -> OffloadComparisonRow:
+    return alternative(name, plan, plan_speedup(plan, models.energy), plan_odds(plan, models.energy))
+
+
 def baselines(plan: Plan) -> list[OffloadComparisonRow]:
     """Return the baselines of a plan in the likely case: the host alone, two simpler plans, and the proven bound.
 
@@ -174,11 +176,7 @@ def baselines(plan: Plan) -> list[OffloadComparisonRow]:
     host_us = plan.workload.host.latency_us
     finishes = {"host alone": host_us}
     if plan.status is not None:
-        finishes |= {
-            "greedy": plan.greedy_us,
-            "rule of thumb": plan.rule_us,
-            "proven bound": plan.solution.bound_us,
-        }
+        finishes |= {"greedy": plan.greedy_us, "rule of thumb": plan.rule_us, "proven bound": plan.solution.bound_us}
     return [_row(name, plan, "", (None, us, None), host_us / us, None) for name, us in finishes.items()]
 
 
@@ -220,10 +218,7 @@ def _with_other_arrays(plan: Plan, models: Models) -> list[OffloadComparisonRow]
         OWN_ARRAYS: make_plan(plan.workload, replace(request, designs=()), models),
         DESIGNS_ALONE: make_plan(plan.workload, replace(request, has_own_arrays=False), models),
     }
-    return [
-        alternative(name, other, plan_speedup(other, models.energy), plan_odds(other, models.energy))
-        for name, other in plans.items()
-    ]
+    return [planned_alternative(name, other, models) for name, other in plans.items()]
 
 
 def _design_notes(rows: Sequence[OffloadComparisonRow]) -> list[str]:
@@ -240,12 +235,8 @@ def _design_notes(rows: Sequence[OffloadComparisonRow]) -> list[str]:
 
 
 def _spoken(row: OffloadComparisonRow) -> str:
-    likely, least, most = (
-        row["plan_latency_likely_us"],
-        row["plan_latency_optimistic_us"],
-        row["plan_latency_pessimistic_us"],
-    )
-    return f"{likely:,.0f} us ({least:,.0f} to {most:,.0f})"
+    least, most = row["plan_latency_optimistic_us"], row["plan_latency_pessimistic_us"]
+    return f"{row['plan_latency_likely_us']:,.0f} us ({least:,.0f} to {most:,.0f})"
 
 
 def _launched_otherwise(plan: Plan, models: Models) -> OffloadComparisonRow | None:
@@ -259,8 +250,5 @@ def _launched_otherwise(plan: Plan, models: Models) -> OffloadComparisonRow | No
     launch_per = next(name for name in LAUNCH_PER if name != request.launch_per)
     name, changed = f"launch-per={launch_per}", replace(request, launch_per=launch_per)
     if len(plan.problem.items) <= MOST_STEPS:
-        planned = make_plan(plan.workload, changed, models)
-        return alternative(name, planned, plan_speedup(planned, models.energy), plan_odds(planned, models.energy))
-    same = relaunched(plan, changed)
-    row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy), plan_odds(same, models.energy))
-    return {**row, "plan_status": ""}
+        return planned_alternative(name, make_plan(plan.workload, changed, models), models)
+    return {**planned_alternative(f"{name}, same calls", relaunched(plan, changed), models), "plan_status": ""}

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
-from common.fpga.plan_odds import plan_odds
-from common.fpga.plan_results import alternative
-from common.fpga.planning.plan import make_plan, plan_speedup
+from common.fpga.plan_results import planned_alternative
+from common.fpga.planning.plan import make_plan
 from common.fpga.planning.request import Request
 from common.intervals import combine
 from common.messages.errors import UnusableValueError
@@ -33,15 +32,11 @@ class PlanQuestion:
 
 
 def questions(
-    request: Request,
-    boards: Sequence[Board],
-    notes: list[str],
-    mixtures: Mapping[int, WiderLayers] | None = None,
+    request: Request, boards: Sequence[Board], notes: list[str], mixtures: Mapping[int, WiderLayers] | None = None
 ) -> list[PlanQuestion]:
     """Return the plan and every question; a question that cannot be asked of a board becomes a note.
 
-    Args:
-        mixtures: layers in a wider format, by the index of the mixture that leaves them out.
+    ``mixtures`` are layers in a wider format, by the index of the mixture that leaves them out.
     """
     board = request.board
     found = [PlanQuestion(PLAN, f"{board.name}, {request.precision}", request)]
@@ -73,8 +68,7 @@ def _linked(board: Board, factor: float) -> Board:
 def what_if_rows(workload: Workload, asked: Sequence[PlanQuestion], models: Models) -> Iterator[WhatIfPlansRow]:
     """Yield the plan, and the plan of each question, with its gain over the host alone."""
     for question in asked:
-        plan = make_plan(workload, question.request, models)
-        row = alternative(PLAN, plan, plan_speedup(plan, models.energy), plan_odds(plan, models.energy))
+        row = planned_alternative(PLAN, make_plan(workload, question.request, models), models)
         yield {
             "what_if_subject": question.subject,
             "what_if_setting": question.setting,

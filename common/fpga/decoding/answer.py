@@ -85,6 +85,11 @@ class HostAnswer:
     def answer_us(self) -> ThreePoint:
         return summed((self.prompt_us, self.tokens_us))
 
+    def answer_us_of(self, cut: Cut, side: str) -> ThreePoint:
+        """Return the part of the answer's time whose phases a cut has on a side."""
+        phases = ((cut.prefill, self.prompt_us), (cut.decode, self.tokens_us))
+        return summed(time_us if of_phase == side else NO_TIME for of_phase, time_us in phases)
+
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
@@ -110,23 +115,23 @@ def card_rates(board: Board) -> CardRates:
 def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAnswer, cut: Cut) -> CutAnswer:
     """Return the times of an answer with a cut, and the distribution of its gain over the host alone."""
     rates = card_rates(board)
-    first_us = _first_us(law, rates, demand)
+    if demand.prompt_plan is not None:
+        first_us = demand.prompt_plan.time_us
+    else:
+        first_us = (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
     prefills, decodes = cut.prefill == CARD, (cut.decode == CARD) * len(demand.tokens)
-    on_card = _on_card(
-        demand, first_us if prefills else NO_TIME, _tokens_us(law, rates, demand) if decodes else NO_TIME
-    )
+    of_prompt = first_us if prefills else NO_TIME
+    of_tokens = summed(token_cases_us(law, rates, call) for call in demand.tokens) if decodes else NO_TIME
+    if demand.is_loop:  # its first step shares the cause of the others
+        of_prompt, of_tokens = NO_TIME, summed((of_prompt, of_tokens))
     is_divided = cut.prefill != cut.decode and bool(demand.tokens)
     crossing = demand.prompt_cache_bytes if is_divided or demand.is_loop else 0
     calls = prefills + decodes
     link_bytes = crossing + prefills * demand.prompt_link_bytes + decodes * demand.token_link_bytes
     parts = {
-        OF_HOST: summed(
-            (
-                host.prompt_us if cut.prefill == HOST else NO_TIME,
-                host.tokens_us if cut.decode == HOST else NO_TIME,
-            )
-        ),
-        **on_card,
+        OF_HOST: host.answer_us_of(cut, HOST),
+        OF_PROMPTS: of_prompt,
+        OF_TOKENS: of_tokens,
         LAUNCH: combine(lambda us: us * calls, board.launch_us),
         LINK: combine(lambda rate: link_bytes / rate * 1e6, board.link.bytes_per_s),
     }
@@ -135,31 +140,11 @@ def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAns
     return CutAnswer(cut, parts, first, link_bytes, token_bytes, _odds(host, parts))
 
 
-def _first_us(law: DecodeLaw, rates: CardRates, demand: AnswerDemand) -> ThreePoint:
-    if demand.prompt_plan is not None:
-        return demand.prompt_plan.time_us
-    return (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
-
-
-def _on_card(demand: AnswerDemand, first_us: ThreePoint, tokens_us: ThreePoint) -> dict[str, ThreePoint]:
-    """Return the times of the calls on the card by cause: the first step of a loop shares that of the others."""
-    if demand.is_loop:
-        return {OF_PROMPTS: NO_TIME, OF_TOKENS: summed((first_us, tokens_us))}
-    return {OF_PROMPTS: first_us, OF_TOKENS: tokens_us}
-
-
-def _tokens_us(law: DecodeLaw, rates: CardRates, demand: AnswerDemand) -> ThreePoint:
-    return summed(token_cases_us(law, rates, call) for call in demand.tokens)
-
-
 def _odds(host: HostAnswer, parts: Mapping[str, ThreePoint]) -> Odds:
     """Return the distribution of the gain. The host's times are one cause on both sides."""
     draws = Draws(TERMS)
-    alone = draws.of(OF_HOST, host.answer_us)
-    new: Values = np.zeros(DRAWS)
-    for term, cases in parts.items():
-        new = new + draws.of(term, cases)
-    return odds_of(alone, new, draws, TERMS)
+    new: Values = sum((draws.of(term, cases) for term, cases in parts.items()), np.zeros(DRAWS))
+    return odds_of(draws.of(OF_HOST, host.answer_us), new, draws, TERMS)
 
 
 def link_us(board: Board, byte_count: int) -> float:

@@ -20,11 +20,7 @@ MOST_TOKENS = 100_000
 
 
 def require_one_sequence(decoder: Decoder) -> None:
-    """Refuse calls for several sequences: caches, links and odds of a plan are those of one.
-
-    Raises:
-        UnusableValueError: naming how many there are.
-    """
+    """Refuse calls for several sequences: caches, links and odds of a plan are those of one."""
     if decoder.sequences != 1:
         problem = f"a call takes {decoder.sequences} sequences, and a plan is for one answer at a time"
         raise UnusableValueError("dim", problem, "give a batch of 1, also to <generation_summary>")
@@ -64,24 +60,21 @@ def demands(
 ) -> dict[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
     """Return what an answer asks of the card in each format of the weights, and a token at each shown length.
 
-    Args:
-        engines: the prompt on an array, and the kernel of decode by name, by format; None where the board has none.
+    ``engines`` are the prompt on an array, and the kernel of decode by name; None where the board has none.
     """
     residents = {name: Resident(decoder, name) for name in engines}
     return {
         name: (
-            replace(
-                answer_demand(resident, prompt, tokens), prompt_plan=engines[name][0], decode_engine=engines[name][1]
-            ),
-            length_demands(resident, host, prompt, tokens),
+            replace(answer_demand(residents[name], prompt, tokens), prompt_plan=plan, decode_engine=kernel),
+            length_demands(residents[name], host, prompt, tokens),
         )
-        for name, resident in residents.items()
+        for name, (plan, kernel) in engines.items()
     }
 
 
 def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
     """Return what the prompt and each later token ask of the card."""
-    first = CallSizes(0, prompt)
+    decoder, first = resident.decoder, CallSizes(0, prompt)
     later = [CallSizes(past, 1) for past in range(prompt, prompt + tokens - 1)]
     return AnswerDemand(
         _call_demand(resident, first),
@@ -89,14 +82,10 @@ def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
         resident.weight_bytes + resident.cache_bytes([first, *later][-1]),
         resident.cache_bytes(first),
         resident.logit_bytes(),
-        prompt if resident.decoder.tokens else 0,
-        input_bytes=_input_bytes(resident.decoder),
+        prompt if decoder.tokens else 0,
+        # Of one token in the input of tokens, which a loop of states has not.
+        input_bytes=decoder.at(decoder.tokens.size_bytes, CallSizes(0, 1)) or 0 if decoder.tokens else 0,
     )
-
-
-def _input_bytes(decoder: Decoder) -> int:
-    """Return the bytes of one token in the input of tokens: 0 for a loop of states."""
-    return decoder.at(decoder.tokens.size_bytes, CallSizes(0, 1)) or 0 if decoder.tokens else 0
 
 
 def length_demands(resident: Resident, host: HostTimes, prompt: int, tokens: int) -> list[LengthDemand]:

@@ -76,11 +76,7 @@ def prompt_cases_us(law: DecodeLaw, rates: CardRates, call: CallDemand) -> Three
 
 
 def read_law(file: Section) -> DecodeLaw:
-    """Read configs/decoding.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
+    """Read configs/decoding.yaml."""
     law = DecodeLaw(
         file.constant("memory_share").likely,
         file.constant("round_us").likely,

@@ -92,8 +92,7 @@ def plan_rows(
 ) -> list[DecodePlansRow]:
     """Return a row for each format and cut; a format that does not fit has one row, without times.
 
-    Args:
-        obstacle: the verdict where the host's times decide nothing; no row has a gain then.
+    Where the host's times decide nothing, the verdict is the ``obstacle``, and no row has a gain.
     """
     best = best_of(plans)[1]
     rows = []
@@ -136,7 +135,8 @@ def _row(
         **_rates(token_us),
         **_cases("planned_answer", "_us", cut.answer_us if cut else None),
         "host_answer_us": host.answer_us.likely,
-        "moved_share": _moved_share(cut, host) if cut else None,
+        # The share of the host's answer that moves to the card is the fraction of Amdahl's law.
+        "moved_share": host.answer_us_of(cut.cut, CARD).likely / host.answer_us.likely if cut else None,
         "answer_link_bytes": cut.link_bytes if cut else None,
         "token_link_bytes": cut.token_link_bytes if cut else None,
         "logits_link_us": link_us(board, demand.logit_bytes),
@@ -180,14 +180,6 @@ def _token_energy_j(plan: DecodePlan, board: Board, energy: CardEnergy, token_us
     macs, read = (sum(getattr(call, name) for call in calls) / len(calls) for name in ("macs", "read_bytes"))
     work = CardWork({ARITHMETIC: round(2 * macs)}, round(read))
     return combine(lambda uj: uj / 1e6, kernel_energy_uj(work, token_us, Card.of_board(board), energy))
-
-
-def _moved_share(cut: CutAnswer, host: HostAnswer) -> float:
-    """Return the share of the host's answer that moves to the card (the fraction of Amdahl's law)."""
-    moved = (host.prompt_us.likely if cut.cut.prefill == CARD else 0.0) + (
-        host.tokens_us.likely if cut.cut.decode == CARD else 0.0
-    )
-    return moved / host.answer_us.likely
 
 
 def _cases(stem: str, unit: str, cases: ThreePoint | None) -> dict[str, float | None]:

@@ -95,8 +95,7 @@ def prompt_plan(
 ) -> PromptPlan | None:
     """Return the engines with the least time for a prompt; None where the board has no array in this format.
 
-    Args:
-        weight_format: that of the weights, in which the kernel of decode reads them; the array's by default.
+    The kernel of decode reads weights in ``weight_format``; by default in the array's.
     """
     if precision not in board.macs_per_dsp or (board.ai_engines is not None and precision in AI_ENGINE_FORMATS):
         return None

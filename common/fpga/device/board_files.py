@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import cast, get_args
@@ -30,41 +29,26 @@ from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError
 
 LOGIC = tuple(name for name in RESOURCE_NAMES if name != "memory_channels")
-DSP_OF: Mapping[str, str] = {
-    "ultrascale+": "DSP48E2",
-    "versal": "DSP58",
-    "ecp5": "MULT18X18D",
-    "nexus": "MULT18X18",
-}
+DSP_OF = {"ultrascale+": "DSP48E2", "versal": "DSP58", "ecp5": "MULT18X18D", "nexus": "MULT18X18"}
 
 
 def load_board(name: str, folder: Path) -> Board:
-    """Read a board's file, given by its name in ``folder`` or by its path.
+    """Read a board's file as :func:`read_board` does, given by its name in ``folder`` or by its path.
 
     Raises:
         UnusableValueError: there is no such file.
-        ConfigurationError: as :func:`read_board`.
     """
     return read_board(Section.of_file(find_file("board", name, folder)))
 
 
 def boards_in(folder: Path) -> list[Board]:
-    """Read every board of a folder, without the profiles that give ceilings alone.
-
-    Raises:
-        ConfigurationError: as :func:`read_board`.
-    """
+    """Read every board of a folder as :func:`read_board` does, without the profiles that give ceilings alone."""
     files = (Section.of_file(path) for path in sorted(folder.glob("*.yaml")))
     return [read_board(file) for file in files if "given_ceilings" not in file]
 
 
 def load_ceilings(name: str, folder: Path) -> BoardCeilings:
-    """Read the ceilings that a file gives, named as for :func:`load_board`.
-
-    Raises:
-        UnusableValueError: there is no such file.
-        ConfigurationError: as :func:`read_ceilings`.
-    """
+    """Read the ceilings that a file gives as :func:`read_ceilings` does; it is named as for :func:`load_board`."""
     return read_ceilings(Section.of_file(find_file("board", name, folder)))
 
 
@@ -78,7 +62,6 @@ def read_board(file: Section) -> Board:
     if "given_ceilings" in file:
         raise file.error("", "gives ceilings and no resources to plan with", f"use board {file.text('based_on')}")
     link, power = file.section("host_link"), file.section("power")
-    regions = _regions(file)
     board = Board(
         name=file.path.stem,
         title=file.text("title"),
@@ -86,11 +69,15 @@ def read_board(file: Section) -> Board:
         dsp_type=cast(DspType, file.choice("dsp_type", get_args(DspType))),
         clock_mhz=file.constant("clock_mhz").likely,
         dsp_pumping=file.constant("dsp_pumping").likely,
-        regions=regions,
+        regions=_regions(file),
         closure=_resources(file, "closure_fraction"),
         macs_per_dsp=_macs_per_dsp(file),
         memory=_memory(file),
-        link=_link(link),
+        link=Link(
+            cast(LinkKind, link.choice("kind", get_args(LinkKind))),
+            link.constant("raw_bytes_per_s").likely,
+            link.constant("bytes_per_s").as_rate(),
+        ),
         launch_us=link.constant("launch_us").as_cost(),
         limit_w=power.constant("limit_w").likely,
         static_w=power.constant("static_w").as_cost(),
@@ -138,13 +125,11 @@ def read_ceilings(file: Section) -> BoardCeilings:
 
 
 def _regions(file: Section) -> tuple[DeviceRegion, ...]:
-    """Return the regions, whose resources must add up to those of the device.
-
-    Raises:
-        ConfigurationError: they do not, or the shell leaves more of a resource than the region has.
-    """
+    """Return the regions, whose resources must add up to those of the device, and of which a shell leaves no more."""
     below, device = file.section("regions"), _resources(file, "device")
-    regions = tuple(DeviceRegion(name, *_total_and_usable(below.section(name))) for name in below)
+    regions = tuple(
+        DeviceRegion(name, *(_resources(below.section(name), part) for part in ("total", "usable"))) for name in below
+    )
     for region in regions:
         if kind := region.usable.shortfall(region.total):
             raise file.error(f"regions.{region.name}", f"has less {kind} than its shell leaves")
@@ -154,10 +139,6 @@ def _regions(file: Section) -> tuple[DeviceRegion, ...]:
         if of_regions != of_device:
             raise below.error("", f"add up to {of_regions:g} {kind}, but the device has {of_device:g}")
     return regions
-
-
-def _total_and_usable(region: Section) -> tuple[Resources, Resources]:
-    return _resources(region, "total"), _resources(region, "usable")
 
 
 def _resources(file: Section, key: str) -> Resources:
@@ -189,11 +170,6 @@ def _memory(file: Section) -> Memory:
         port_bits=below.count("port_bits"),
         **limit,
     )
-
-
-def _link(section: Section) -> Link:
-    kind = cast(LinkKind, section.choice("kind", get_args(LinkKind)))
-    return Link(kind, section.constant("raw_bytes_per_s").likely, section.constant("bytes_per_s").as_rate())
 
 
 def _datasheet_peak(file: Section) -> DatasheetPeak | None:

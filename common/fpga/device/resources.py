@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from math import ceil, inf
-from operator import attrgetter
+from operator import add, attrgetter, mul
 
 BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
 URAM_WORDS = 4096  # of an UltraRAM, which has no other shape
@@ -24,14 +24,14 @@ class Resources:
     memory_channels: float = 0.0
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources(*(mine + more for mine, more in zip(amounts(self), amounts(other), strict=True)))
+        return Resources(*map(add, amounts(self), amounts(other)))
 
     def times(self, factor: float) -> Resources:
         return Resources(*(amount * factor for amount in amounts(self)))
 
     def scaled(self, factors: Resources) -> Resources:
         """Multiply each amount by a factor of its own, such as a closure fraction."""
-        return Resources(*(a * f for a, f in zip(amounts(self), amounts(factors), strict=True)))
+        return Resources(*map(mul, amounts(self), amounts(factors)))
 
     def inverse(self) -> Resources:
         """Return one over each amount, where the amounts are factors."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -23,9 +22,7 @@ LEAST_SHARE = 0.5  # of the multipliers of the largest array that fits
 
 def gemm(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
     """Build an array for ``batch`` products of one size; the second operand of a single product is a weight."""
-    m, k, n, batch = (
-        request.size(name, default) for name, default in (("m", None), ("k", None), ("n", None), ("batch", 1))
-    )
+    m, k, n, batch = *map(request.size, ("m", "k", "n")), request.size("batch", 1)
     layer = Matmul(m, k, n, batch, has_weight=batch == 1)
     weights, read, written = (request.bytes_of(elements) for elements in (batch * k * n, batch * m * k, batch * m * n))
     task = Task("gemm", "gemm", (layer,), request.precision, weights, read, written)
@@ -93,23 +90,17 @@ def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Tas
         # A large array spans regions, as those of AutoSA do.
         array = replace(array, spans_regions=True) if shortage(array, board) else array
         return _built(array, request, board, models, task)
-    sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD if simd is None else (simd,))
-    built = (_built(array, request, board, models, task) for array in _large(sizes, request, board, models, task))
-    return quickest(built, request, board)
+    sizes = list(product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD if simd is None else (simd,)))
 
-
-def _large(
-    sizes: Iterable[Size], request: KernelRequest, board: Board, models: Models, task: Task
-) -> list[SystolicArray]:
-    """Return the arrays that fit and have at least half of the multipliers of the largest; else the smallest array."""
-    offered = list(sizes)
-
-    def built(size: Size) -> SystolicArray | None:
+    def fitting(size: Size) -> SystolicArray | None:
         array = _array(size, request, board, models, task)
         return None if shortage(array, board) else array
 
-    smallest = min(offered, key=prod)
-    return close_to_largest(offered, LEAST_SHARE, built) or [_array(smallest, request, board, models, task)]
+    # Where none fits, the smallest one says what it lacks.
+    large = close_to_largest(sizes, LEAST_SHARE, fitting) or [
+        _array(min(sizes, key=prod), request, board, models, task)
+    ]
+    return quickest((_built(array, request, board, models, task) for array in large), request, board)
 
 
 def _array(size: Size, request: KernelRequest, board: Board, models: Models, task: Task) -> SystolicArray:
@@ -123,13 +114,10 @@ def _built(array: SystolicArray, request: KernelRequest, board: Board, models: M
     engine = closing(array, board, models)
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("array", f"a systolic array cannot compute this {request.kind}")
-    return BuiltKernel(engine, estimate, task.border_bytes, _assumptions(engine))
-
-
-def _assumptions(engine: SystolicArray) -> tuple[str, ...]:
     tile = engine.tile
-    return (
+    assumptions = (
         f"{engine.rows} x {engine.cols} processing elements of {engine.simd} products each, output-stationary, "
         f"{engine.schedule} schedule",
         f"tiles on the chip: {tile.rows} x {tile.cols} sums; operands are {tile.depth} deep and double-buffered",
     )
+    return BuiltKernel(engine, estimate, task.border_bytes, assumptions)

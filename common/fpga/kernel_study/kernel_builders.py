@@ -11,7 +11,7 @@ from typing import Any
 from common.fpga import engine_catalogue as catalogue
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.engine_catalogue import halves, streaming
 from common.fpga.kernel_study.quantities import KERNELS
 from common.fpga.kernels.dataflow.attention import AttentionEngine, Heads
@@ -80,13 +80,11 @@ def shortage(engine: Engine, board: Board) -> dict[str, tuple[float, float]]:
     The budget is that of the whole board. An engine that cannot span regions has the budget of the region that lacks
     least.
     """
-    budgets = (board.total_budget,) if engine.spans_regions else board.budgets
-    return min((_shortage(engine.resources, budget) for budget in budgets), key=len)
-
-
-def _shortage(needed: Resources, budget: Resources) -> dict[str, tuple[float, float]]:
-    pairs = {name: (getattr(needed, name), getattr(budget, name)) for name in RESOURCE_NAMES}
-    return {name: pair for name, pair in pairs.items() if pair[0] > pair[1] * (1 + 1e-9)}
+    found = []
+    for budget in (board.total_budget,) if engine.spans_regions else board.budgets:
+        pairs = {name: (getattr(engine.resources, name), getattr(budget, name)) for name in RESOURCE_NAMES}
+        found.append({name: pair for name, pair in pairs.items() if pair[0] > pair[1] * (1 + 1e-9)})
+    return min(found, key=len)
 
 
 def quickest(kernels: Iterable[BuiltKernel], request: KernelRequest, board: Board) -> BuiltKernel:
@@ -147,10 +145,11 @@ def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKern
         )
         for (rows, lanes), elements in product(_attention_sizes(request), (kept_twice, ceil(kept_twice / 2), 0))
     )
-    placed = (
-        catalogue.closing(replace(engine, ports=_ports(request, board, engine.ports)), board, models)
-        for engine in engines
-    )
+    if request.channels is not None:
+        stall_share = models.streaming.timing.stall_share
+        ports = MemoryPorts.of(board.memory, request.channels, board.clock_mhz, stall_share)
+        engines = (replace(engine, ports=ports) for engine in engines)
+    placed = (catalogue.closing(engine, board, models) for engine in engines)
     return quickest((_attention(request, heads, engine) for engine in placed), request, board)
 
 
@@ -193,9 +192,3 @@ def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel
     return BuiltKernel(
         engine, estimate, 2 * moved, (f"arithmetic is {arithmetic}; operands cross the ports in the number format",)
     )
-
-
-def _ports(request: KernelRequest, board: Board, usual: MemoryPorts) -> MemoryPorts:
-    if request.channels is None:
-        return usual
-    return MemoryPorts.of(board.memory, request.channels, board.clock_mhz, usual.stall_share)

@@ -119,10 +119,14 @@ def _kernel(entry: Section, dimensions: Mapping[str, int]) -> Kernel:
     on_chip = _on_chip(entry)
     if k is None:
         flops = batch * m * n * size("flops_per_element")
-        operands = _row_operands(batch * m * n, size("reads", 1), on_chip)
+        names = ["left", *["right"] * (size("reads", 1) - 1), "result"]
+        operands = tuple(Operand(batch * m * n, stays_on_chip=name in on_chip) for name in names)
     else:
-        has_weight = entry.switch("weight", default=True)
-        flops, operands = 2 * batch * m * k * n, _product_operands((m, k, n), batch, has_weight, on_chip)
+        flops, has_weight = 2 * batch * m * k * n, entry.switch("weight", default=True)
+        elements = {"left": batch * m * k, "right": batch * k * n, "result": batch * m * n}
+        operands = tuple(
+            Operand(count, has_weight and name == "right", name in on_chip) for name, count in elements.items()
+        )
     if calls * max(flops, 8 * sum(operand.elements for operand in operands)) > LARGEST_COUNT:
         raise entry.error("", f"({name}) is larger than a table can count")
     return Kernel(name, m, k, n, batch, calls, flops, operands)
@@ -147,19 +151,6 @@ def _on_chip(entry: Section) -> frozenset[str]:
     return frozenset(names)
 
 
-def _product_operands(
-    sizes: tuple[int, int, int], batch: int, has_weight: bool, on_chip: frozenset[str]
-) -> tuple[Operand, ...]:
-    m, k, n = sizes
-    elements = {"left": batch * m * k, "right": batch * k * n, "result": batch * m * n}
-    return tuple(Operand(count, has_weight and name == "right", name in on_chip) for name, count in elements.items())
-
-
-def _row_operands(elements: int, reads: int, on_chip: frozenset[str]) -> tuple[Operand, ...]:
-    names = ["left", *["right"] * (reads - 1), "result"]
-    return tuple(Operand(elements, stays_on_chip=name in on_chip) for name in names)
-
-
 def _whole(section: Section, key: str, value: float) -> int:
     if not isfinite(value) or value != int(value) or not 1 <= value <= LARGEST_EXTENT:
         raise section.error(key, f"is {value:g}, which is not a whole number from 1 to {LARGEST_EXTENT:,}")
@@ -174,11 +165,7 @@ def stated_rows(kernel_list: KernelList) -> Iterator[KernelsRow]:
 
 
 def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator[KernelsCorrectedRow]:
-    """Yield a row per kernel and number format of the corrected list, with totals and the time at the roof.
-
-    Raises:
-        ConfigurationError: the board has no peak for a number format.
-    """
+    """Yield a row per kernel and number format of the corrected list, with totals and the time at :func:`roof_of`."""
     for precision in kernel_list.precisions:
         roof = roof_of(ceilings, precision)
         for kernel in kernel_list.corrected.kernels:
@@ -262,26 +249,14 @@ def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
 # --- effect of the corrections -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """Work of one inference by kind, which shows what the stated list leaves out."""
-
-    projection_flops: int  # products with weights in every layer: projections and feed-forward network
-    attention_flops: int  # products without weights: QKᵀ and PV
-    row_flops: int  # operators without products
-
-
-def correction_of(kernel_list: KernelList) -> Correction:
-    """Sum the corrected list: products with weights in every layer, products without, and the rest."""
+def correction_of(kernel_list: KernelList) -> dict[str, int]:
+    """Return the work of one inference by kind, which shows what the stated list leaves out."""
     kernels = kernel_list.corrected.kernels
     layered = [kernel for kernel in kernels if kernel.k is not None and kernel.calls > 1]
     weighted = [kernel for kernel in layered if any(operand.is_weight for operand in kernel.operands)]
-    return Correction(
-        _total_flops(weighted),
-        _total_flops(kernel for kernel in layered if kernel not in weighted),
-        _total_flops(kernel for kernel in kernels if kernel.k is None),
-    )
-
-
-def _total_flops(kernels: Iterable[Kernel]) -> int:
-    return sum(kernel.calls * kernel.flops for kernel in kernels)
+    kinds = {
+        "projection_flops": weighted,  # projections and feed-forward network
+        "attention_flops": [kernel for kernel in layered if kernel not in weighted],  # QKᵀ and PV
+        "row_flops": [kernel for kernel in kernels if kernel.k is None],
+    }
+    return {kind: sum(kernel.calls * kernel.flops for kernel in of_kind) for kind, of_kind in kinds.items()}

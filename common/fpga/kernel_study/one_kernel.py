@@ -12,16 +12,15 @@ from common.fpga.kernel_study.array_builders import conv, gemm
 from common.fpga.kernel_study.kernel_builders import (
     ROWWISE,
     Builder,
-    BuiltKernel,
     KernelRequest,
     attention,
     gemv,
     rowwise,
     shortage,
 )
-from common.fpga.kernels.estimate import Engine, KernelEstimate
+from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
-from common.fpga.speedup.energy import CardEnergy, kernel_power_w
+from common.fpga.speedup.energy import kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
@@ -64,7 +63,16 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
     """
     built = BUILDERS[request.kind](request, board, models)
     engine, estimate = built.engine, built.estimate
-    seconds, shortages = estimate.time_us.likely * 1e-6, _shortages(built, board)
+    seconds, shortages = estimate.time_us.likely * 1e-6, shortage(engine, board)
+    if built.operand_bytes > board.memory.capacity_bytes:
+        shortages["memory_bytes"] = built.operand_bytes, board.memory.capacity_bytes
+    work = CardWork({request.precision: estimate.flops}, estimate.moved_bytes)
+    scope = "over all regions" if engine.spans_regions else "within one region"
+    assumptions = (
+        "operands are in the card's memory; the time excludes launch, transfer over the link and conversion",
+        f"resources are compared with the share of the usable logic at which timing closes, {scope}",
+        "power is that of the whole card: static power, and modelled energy of the work over the time; not measured",
+    )
     return {
         "kernel": request.kind,
         "board": board.name,
@@ -79,7 +87,7 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
         "bound": estimate.bound,
         "resources": {name: _rounded(getattr(engine.resources, name)) for name in RESOURCE_NAMES},
         **_design_cases(engine),
-        **_cases("power_{}_w", _power_w(request, estimate, board, models.energy)),
+        **_cases("power_{}_w", kernel_power_w(work, estimate.time_us, Card.of_board(board), models.energy)),
         "flops": estimate.flops,
         "bytes": estimate.moved_bytes,
         "attained_flop_per_s": _rounded(estimate.flops / seconds),
@@ -89,20 +97,8 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
             name: {"needed": _rounded(needed), "available": _rounded(available)}
             for name, (needed, available) in shortages.items()
         },
-        "assumptions": [*built.assumptions, *_common_assumptions(engine, board)],
+        "assumptions": [*built.assumptions, *assumptions, *board.notes],
     }
-
-
-def _shortages(built: BuiltKernel, board: Board) -> dict[str, tuple[float, float]]:
-    """Return the needed and the available amount of each resource that the board lacks, memory included."""
-    capacity = board.memory.capacity_bytes
-    too_large = {"memory_bytes": (built.operand_bytes, capacity)} if built.operand_bytes > capacity else {}
-    return shortage(built.engine, board) | too_large
-
-
-def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
-    work = CardWork({request.precision: estimate.flops}, estimate.moved_bytes)
-    return kernel_power_w(work, estimate.time_us, Card.of_board(board), energy)
 
 
 def _design_cases(engine: Engine) -> dict[str, float]:
@@ -125,13 +121,3 @@ def _cases(name: str, estimate: ThreePoint) -> dict[str, float]:
 
 def _rounded(value: float) -> float:
     return round(float(value), DECIMALS)
-
-
-def _common_assumptions(engine: Engine, board: Board) -> tuple[str, ...]:
-    scope = "over all regions" if engine.spans_regions else "within one region"
-    return (
-        "operands are in the card's memory; the time excludes launch, transfer over the link and conversion",
-        f"resources are compared with the share of the usable logic at which timing closes, {scope}",
-        "power is that of the whole card: static power, and modelled energy of the work over the time; not measured",
-        *board.notes,
-    )
