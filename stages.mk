@@ -176,22 +176,21 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/array_call.py common/fpga/hand_off/build_files.py \
-    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/loop_causes.py \
-    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
-    common/fpga/hand_off/trips.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
-    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
-    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/ways.py \
-    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
-    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
+    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
+    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
+    common/fpga/offload/program/ways.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
+    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
     common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \

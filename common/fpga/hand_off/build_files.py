@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from string import Template
 
-from common.fpga.hand_off.designs import ARITHMETIC, converter, copier
+from common.fpga.hand_off.designs import ARITHMETIC, converter, copier, template
 from common.fpga.hand_off.units import (
     SUPER_LOGIC_REGION,
     ComputeUnit,
@@ -19,7 +19,6 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.engine.design import EngineDesign
 from common.messages.errors import PipelineError
 
-FOLDER = Path(__file__).resolve().parent / "templates"
 SIMULATED_HEADERS = ("xrt_bo.h", "xrt_device.h", "xrt_kernel.h")
 SIMULATED = """\
 // The design as a library of the simulation: its ports and the base of its program.
@@ -36,8 +35,8 @@ def build_files(units: Sequence[ComputeUnit], copiers: Sequence[Copier] = ()) ->
     designs = {unit.design: unit for unit in units if unit.ports}
     if not designs:
         return {}
-    files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units, copiers)}
-    files |= {f"csim/xrt/{name}": _text(f"csim/{name}") for name in SIMULATED_HEADERS}
+    files = {"host/host.cpp": template("host.cpp"), "clock.cfg": clocks(units, copiers)}
+    files |= {f"csim/xrt/{name}": template(f"csim/{name}") for name in SIMULATED_HEADERS}
     arrays = [unit for unit in designs.values() if isinstance(unit.engine, SystolicArray)]
     converters = {converter_design(unit.engine.precision, unit.ports): unit for unit in arrays if _is_integer(unit)}
     files |= {
@@ -52,7 +51,12 @@ def build_files(units: Sequence[ComputeUnit], copiers: Sequence[Copier] = ()) ->
     files |= {f"csim/{name}.cpp": _simulated(name, unit) for name, unit in simulated.items()}
     files["converters.cfg"] = _linked_converters([unit for unit in units if unit.design in simulated], copiers)
     streams = {name: each.stream for name, each in of_copiers.items()}
-    files["Makefile"] = makefile(designs | converters | streams, simulated)
+    built = designs | converters | streams
+    files["Makefile"] = Template(template("Makefile")).substitute(
+        designs=" ".join(built),
+        simulated=" ".join(simulated),
+        clocks=" ".join(f"{name}:{round(unit.engine.clock_mhz * 1e6)}" for name, unit in built.items()),
+    )
     return files | engine_kernels(units)
 
 
@@ -81,8 +85,9 @@ def _linked(name: str, design: str, region: str | None, ports: Iterable[KernelPo
 def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
     """Return the whole engine around the first array that it can have, as an RTL kernel with its packaging script."""
     for unit in units:
-        if isinstance(unit.engine, SystolicArray) and (design := _engine(unit.engine)) is not None:
-            return engine_kernel(design, unit.engine.clock_mhz)
+        if isinstance(unit.engine, SystolicArray):
+            with suppress(PipelineError):  # a number format or a size that it does not have
+                return engine_kernel(EngineDesign.of(unit.engine), unit.engine.clock_mhz)
     return {}
 
 
@@ -91,16 +96,9 @@ def engine_kernel(design: EngineDesign, clock_mhz: float) -> dict[str, str]:
     name, word = design.name, design.word_bytes
     values = {"name": name, "word_msb": 8 * word - 1, "strobe_msb": word - 1, "strobes": word}
     values |= {"size": word.bit_length() - 1, "hertz": round(clock_mhz * 1e6)}
-    kernel = Template(_text("kernel.v")).substitute(values)
-    script = Template(_text("package_kernel.tcl")).substitute(values)
+    kernel = Template(template("kernel.v")).substitute(values)
+    script = Template(template("package_kernel.tcl")).substitute(values)
     return {f"rtl/{name}.v": design.verilog() + kernel, "rtl/package_kernel.tcl": script}
-
-
-def _engine(array: SystolicArray) -> EngineDesign | None:
-    try:
-        return EngineDesign.of(array)
-    except PipelineError:  # a number format or a size that it does not have
-        return None
 
 
 def clocks(units: Sequence[ComputeUnit], copiers: Iterable[Copier] = ()) -> str:
@@ -113,18 +111,6 @@ def clocks(units: Sequence[ComputeUnit], copiers: Iterable[Copier] = ()) -> str:
     return "\n".join(["# The plan's clocks.", "[clock]", *lines, ""])
 
 
-def makefile(designs: Mapping[str, ComputeUnit], simulated: Iterable[str]) -> str:
-    return Template(_text("Makefile")).substitute(
-        designs=" ".join(designs),
-        simulated=" ".join(simulated),
-        clocks=" ".join(f"{name}:{round(unit.engine.clock_mhz * 1e6)}" for name, unit in designs.items()),
-    )
-
-
 def _simulated(design: str, unit: ComputeUnit) -> str:
     ports = ", ".join(f"static_cast<word_t *>(ports[{number}])" for number in range(len(unit.ports)))
     return Template(SIMULATED).substitute(design=design, ports=ports)
-
-
-def _text(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")

@@ -76,20 +76,28 @@ def _computing(precision: str) -> list[str]:
 def _joined(
     precision: str, design: str, ports: Sequence[KernelPort], files: Sequence[str], values: Values, arguments: Values
 ) -> str:
-    common = _formats(precision) | _interfaces(design, ports)
-    texts = [_text(name) for name in ("memory.cpp", *files)]
+    texts = [template(name) for name in ("memory.cpp", *files)]
     # What takes an element from its bytes names the ports, so it is filled in first.
-    whole = Template("".join(texts)).safe_substitute({**common, **values})
+    whole = Template("".join(texts)).safe_substitute({**_common(precision, design, ports), **values})
     return Template(whole).substitute(arguments)
 
 
-def _text(name: str) -> str:
+def template(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def _formats(precision: str) -> dict[str, object]:
+def _common(precision: str, design: str, ports: Sequence[KernelPort]) -> dict[str, object]:
     arithmetic = ARITHMETIC[precision]
+    interfaces = [
+        f"#pragma HLS INTERFACE m_axi port={port.name} bundle={port.name} offset=slave max_widen_bitwidth={port.bits}"
+        f" max_read_burst_length={port.burst_words} max_write_burst_length={port.burst_words}"
+        for port in ports
+    ]
     return {
+        "design": design,
+        "word_bytes": ports[0].bits // 8,
+        "interfaces": "\n".join([*interfaces, "#pragma HLS INTERFACE s_axilite port=return"]),
+        "all_arguments": _arguments([port.name for port in ports]),
         "element_bits": PRECISION_BITS[precision],
         "element_type": arithmetic.element,
         "sum_type": arithmetic.total,
@@ -106,23 +114,6 @@ def _formats(precision: str) -> dict[str, object]:
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
-
-
-def _interfaces(design: str, ports: Sequence[KernelPort]) -> dict[str, object]:
-    return {
-        "design": design,
-        "word_bytes": ports[0].bits // 8,
-        "interfaces": "\n".join([*map(_interface, ports), "#pragma HLS INTERFACE s_axilite port=return"]),
-        "all_arguments": _arguments([port.name for port in ports]),
-    }
-
-
-def _interface(port: KernelPort) -> str:
-    words = port.burst_words
-    return (
-        f"#pragma HLS INTERFACE m_axi port={port.name} bundle={port.name} offset=slave"
-        f" max_widen_bitwidth={port.bits} max_read_burst_length={words} max_write_burst_length={words}"
-    )
 
 
 def _all_ports(ports: Sequence[KernelPort]) -> Values:
@@ -209,19 +200,16 @@ def _attention(engine: AttentionEngine) -> Values:
 
 def _streaming(engine: StreamingGemv, ports: Sequence[KernelPort]) -> Values:
     names = {side: [port.name for port in ports if port.name.startswith(side)] for side in "pxy"}
-    cases = {
-        "matrix_cases": _cases(names["p"], "return reader.element({name}, index);"),
-        "x_cases": _cases(names["x"], "return reader.element({name}, index);"),
-        "y_cases": _cases(names["y"], "writer.element({name}, index, element_t(value)); break;"),
-        "flush_cases": _cases(names["y"], "results[v].flush({name}); break;"),
-    }
     sides = {"matrix": names["p"], "x": names["x"], "y": names["y"]}
     return {
         "matrix_ports": engine.ports.count,
         "vectors": engine.vectors,
         **{f"{side}_arguments": _arguments(of_side) for side, of_side in sides.items()},
         **{f"{side}_names": ", ".join(of_side) for side, of_side in sides.items()},
-        **cases,
+        "matrix_cases": _cases(names["p"], "return reader.element({name}, index);"),
+        "x_cases": _cases(names["x"], "return reader.element({name}, index);"),
+        "y_cases": _cases(names["y"], "writer.element({name}, index, element_t(value)); break;"),
+        "flush_cases": _cases(names["y"], "results[v].flush({name}); break;"),
     }
 
 

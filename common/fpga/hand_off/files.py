@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from string import Template
 from typing import Any
 
 from common.fpga.device.board import Board
 from common.fpga.hand_off.build_files import build_files
-from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
+from common.fpga.hand_off.designs import array_design, hls_files, template, verilog_files
 from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, exchanged, schedule, together_us
 from common.fpga.hand_off.specification import specification
@@ -21,6 +20,7 @@ from common.fpga.hand_off.units import (
     compute_units,
     connectivity,
     copiers,
+    grouped,
     port_names,
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -28,7 +28,6 @@ from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
-from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
 from common.messages.errors import UnusableValueError
@@ -38,11 +37,7 @@ VITIS_FAMILIES = ("ultrascale+", "versal")
 
 
 def require_vitis(board: Board) -> None:
-    """Refuse a board for whose family Vitis, which a hand-off is for, has no tools.
-
-    Raises:
-        UnusableValueError: it has none.
-    """
+    """Refuse a board for whose family Vitis, which a hand-off is for, has no tools."""
     if board.family not in VITIS_FAMILIES:
         problem = f"is for Vitis, which has no tools for the {board.family} of the {board.name}"
         raise UnusableValueError("hand_off", problem, "leave it out; <engine_summary> builds an engine for open tools")
@@ -51,21 +46,14 @@ def require_vitis(board: Board) -> None:
 def hand_off_files(
     plan: Plan, model: str, verdict: Sequence[str], streams: BestStreams | None = None
 ) -> dict[str, str]:
-    """Return the text of every file.
-
-    Args:
-        verdict: what is known of the gain.
-        streams: how replicas fill the board.
-    """
+    """Return the text of every file; ``verdict`` is what is known of the gain, ``streams`` how replicas fill it."""
     board, calls = plan.request.board, calls_in_order(plan)
     units = compute_units(plan.kernels, board, beside_arrays(plan.kernels, exchanged(calls)))
     copied = copiers(units, exchanged(calls))
     of_kernel = by_kernel(units)
+    called = {kernel.name: [call for call in calls if call.kernel == kernel.name] for kernel in plan.kernels}
     specifications = [
-        specification(
-            kernel, board.name, of_kernel[kernel.name], [call for call in calls if call.kernel == kernel.name]
-        )
-        for kernel in plan.kernels
+        specification(kernel, board.name, of_kernel[kernel.name], called[kernel.name]) for kernel in plan.kernels
     ]
     files = {f"{each['kernel']}.json": json_text(each) for each in specifications}
     files["connectivity.cfg"] = connectivity(units)
@@ -79,7 +67,6 @@ def hand_off_files(
 
 Specification = Mapping[str, Any]
 MOST_AXES = 2  # of a convolution in C++
-TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 
 
 def readme(
@@ -93,7 +80,7 @@ def readme(
     streams: BestStreams | None = None,
 ) -> str:
     """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+    return Template(template("readme.md")).substitute(
         model=model,
         board=plan.request.board.name,
         precision=" and ".join(plan.request.formats),
@@ -159,7 +146,8 @@ WHAT_IT_IS = (  # by the beginning of a path, the first that fits
 def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in generated:
         of_path = path.removeprefix(f"{FOLDER}/")
-        yield from ((path, text) for text in [text for begin, text in WHAT_IT_IS if of_path.startswith(begin)][:1])
+        if text := next((text for begin, text in WHAT_IT_IS if of_path.startswith(begin)), ""):
+            yield path, text
 
 
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
@@ -199,10 +187,7 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
 
 def _sharing(units: Sequence[ComputeUnit], beside: Mapping[str, str]) -> Iterator[str]:
     """Name the units that share channels, but for an array and those that have its ports: ``_between`` names them."""
-    memories: dict[tuple[str, ...], list[str]] = {}
-    for memory, names in by_memory(units).items():
-        memories.setdefault(tuple(names), []).append(memory)
-    for sharing, of_them in memories.items():
+    for sharing, of_them in grouped((tuple(names), memory) for memory, names in by_memory(units).items()).items():
         if len({beside.get(name, name) for name in sharing}) > 1:
             yield f"{', '.join(sharing)} share {', '.join(of_them)}: in the plan, neither slows the other down."
 
@@ -237,10 +222,7 @@ def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
             " port (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and"
             " `write_all` share the ports, and a word that results fill in part is read before it is written."
         )
-    causes: dict[str, list[str]] = {}
-    for candidate, product in products:
-        if "loop_cause" in product:
-            causes.setdefault(_apart(product), []).append(candidate)
+    causes = grouped((_apart(product), candidate) for candidate, product in products if "loop_cause" in product)
     if causes:
         apart = sum(map(len, causes.values()))
         yield f"{apart} of {len(products)} products take over a tenth more or less, or are not counted (`loop_cause`):"
@@ -280,16 +262,12 @@ def _between(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
             )
             continue
         own, other = ([port for unit in members[each] for port in unit.ports] for each in (reader, writer))
+        charged = "neither."
+        if any(isinstance(kernels[name].engine, StreamingGemv) for name in (writer, reader)):
+            charged = "copies; no kernel of the hand-off makes these, because their formats or words differ."
         if [port.memory for port in own] != [port.memory for port in other]:
             yield (
                 f"{reader} (ports: {len(own)}) reads tensors that {writer} (ports: {len(other)}) writes"
                 " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the"
-                f" memory of both, at the cost of its switch, or copy the tensors. {_charged(kernels, writer, reader)}"
+                f" memory of both, at the cost of its switch, or copy the tensors. The plan charges {charged}"
             )
-
-
-def _charged(kernels: Mapping[str, PlannedKernel], writer: str, reader: str) -> str:
-    """Say whether the plan charges copies between two kernels."""
-    if any(isinstance(kernels[name].engine, StreamingGemv) for name in (writer, reader)):
-        return "The plan charges copies; no kernel of the hand-off makes these, because their formats or words differ."
-    return "The plan charges neither."

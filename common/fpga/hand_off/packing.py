@@ -20,7 +20,7 @@ from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
 from common.fpga.kernels.systolic.loading import alike
 from common.fpga.rtl.engine.arithmetic import tensors_of, windows_of
-from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor
 from common.graphs.number_formats import INT8
 from common.messages.errors import PipelineError
 from common.workload.layers import Convolution
@@ -131,9 +131,9 @@ def arranged(values: Bytes, order: ChannelOrder) -> bytes:
     return (pixels if order is ChannelOrder.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
 
 
-def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ...]:
+def steps_of(layer: EngineLayer) -> tuple[AddStep, ...]:
     """Return the steps that add another tensor and its result's zero point; none without a residual."""
-    if residual is None:
+    if (residual := layer.residual) is None:
         return ()
     factors = residual.own_scale / layer.y.scale, residual.other.scale / layer.y.scale
     shift = min(30, MULTIPLIER_BITS - 2 - floor(log2(max(factors))))
@@ -179,7 +179,7 @@ def packed_call(kernel: str, candidate: str, layer: EngineLayer, product: Docume
         dilation_height=layer.dilations[0],
         dilation_width=layer.dilations[1],
     )
-    steps = steps_of(layer.residual, layer)
+    steps = steps_of(layer)
     moved = layer.own_zero if steps else 0
     low, high = max(layer.low, LEAST) - moved, min(layer.high, MOST) - moved
     order = ChannelOrder.CHANNELS_OUTSIDE if shape.is_depthwise else ChannelOrder.CHANNELS_INSIDE
@@ -307,7 +307,7 @@ def data_files(
         data.state("write", image.places[result, order], arranged(values[result], order))
         image.written.add((result, order))
     used = dict.fromkeys(packed.kernel for packed in calls)
-    lines = (*(kernel_line(kernels[name]) for name in used), *data.lines)
+    lines = (*(_kernel_line(kernels[name]) for name in used), *data.lines)
     manifest = "".join(f"{line}\n" for line in lines).encode()
     return data.files | {f"{name}.bin": bytes(images[name].content) for name in used} | {"manifest.txt": manifest}
 
@@ -342,7 +342,7 @@ def ports_of(kernel: Document) -> list[KernelPort]:
     return [KernelPort(port["port"], port["width_bits"], port["memory"]) for port in mine]
 
 
-def kernel_line(kernel: Document) -> str:
+def _kernel_line(kernel: Document) -> str:
     """Return what the host must know of a kernel: its array, its converter, how many ports they share, and how wide."""
     ports, unit = ports_of(kernel), kernel["units"][0]["unit"]
     turns = f"{converter_design(kernel['precision'], ports)} {converter_unit(unit)}"

@@ -50,7 +50,7 @@ def replica_units(stream: ReplicaStream, board: Board) -> Iterator[ComputeUnit]:
 
 def _stream(plan: Plan, found: BestStreams, linked: tuple[ComputeUnit, ...]) -> dict[str, Any]:
     stream = found.best
-    rate, latency = stream.rate_per_s, stream.latency_us
+    cases = ("pessimistic", "likely", "optimistic")
     return {
         "board": plan.request.board.name,
         "precision": plan.request.precision,
@@ -61,8 +61,8 @@ def _stream(plan: Plan, found: BestStreams, linked: tuple[ComputeUnit, ...]) -> 
         "call_frame_count": stream.frames,
         "in_flight_count": stream.in_flight,
         "stream_memory_bytes": stream.memory_bytes,
-        "inferences_per_s": dict(zip(("pessimistic", "likely", "optimistic"), rate.cases, strict=True)),
-        "batch_latency_us": dict(zip(("pessimistic", "likely", "optimistic"), latency.cases, strict=True)),
+        "inferences_per_s": dict(zip(cases, stream.rate_per_s.cases, strict=True)),
+        "batch_latency_us": dict(zip(cases, stream.latency_us.cases, strict=True)),
         "bound_inferences_per_s": found.bound_per_s,
         "bottleneck": stream.bottleneck,
         "replicas": [

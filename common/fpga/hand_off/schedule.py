@@ -10,7 +10,6 @@ from typing import Any
 
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.offload.problem import Wiring
-from common.fpga.offload.schedule import TimelineBar
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.planning.problem_builder import END
@@ -32,23 +31,18 @@ def schedule(plan: Plan, calls: list[Call]) -> dict[str, Any]:
 
 
 def _steps(plan: Plan, calls: list[Call]) -> list[dict[str, Any]]:
-    called = {call.candidate: _call(plan, call) for call in calls}
-    on_host = _host(plan)
+    computed = {"call": {call.candidate: _call(plan, call) for call in calls}, "host": _host(plan)}
     return [
         {
             "step": number,
             "activity": bar.kind,
-            **({"call": called, "host": on_host}[bar.kind][bar.label] if bar.kind in ("call", "host") else _moved(bar)),
+            **(computed[bar.kind][bar.label] if bar.kind in computed else {"tensor": bar.label}),
             "launch_us": bar.launch_us,
             "start_us": bar.start_us,
             "finish_us": bar.finish_us,
         }
         for number, bar in enumerate(plan.likely.bars, start=1)
     ]
-
-
-def _moved(bar: TimelineBar) -> dict[str, Any]:
-    return {"tensor": bar.label}
 
 
 def _call(plan: Plan, call: Call) -> dict[str, Any]:

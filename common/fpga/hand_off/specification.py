@@ -8,17 +8,16 @@ from math import ceil
 from typing import Any
 
 from common.fpga.hand_off.array_call import ArrayCall
-from common.fpga.hand_off.loop_causes import loop_cause
 from common.fpga.hand_off.schedule import Call
-from common.fpga.hand_off.trips import ArrayTrips
-from common.fpga.hand_off.units import ComputeUnit, KernelPort, port_names
+from common.fpga.hand_off.trips import ArrayTrips, Phase
+from common.fpga.hand_off.units import ComputeUnit, port_names
 from common.fpga.kernels.dataflow.attention import AttentionEngine, heads_of
 from common.fpga.kernels.dataflow.operators import BURST_WORDS
 from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.systolic.array import MappedProduct, SystolicArray
-from common.fpga.kernels.systolic.tiling import SUM_BITS
+from common.fpga.kernels.systolic.array import ELEMENT_BYTES, MappedProduct, SystolicArray
+from common.fpga.kernels.systolic.tiling import SUM_BITS, as_matmul, read_bytes
 from common.fpga.kernels.team import shared
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
@@ -44,19 +43,19 @@ def specification(
         "precision": kernel.engine.precision,
         "clock_mhz": engine.clock_mhz,
         **engine_sizes(engine),
-        "ports": [_port(unit, port) for unit in units for port in unit.ports],
+        "ports": [
+            {
+                "unit": unit.name,
+                "port": port.name,
+                "memory": port.memory,
+                "width_bits": port.bits,
+                "burst_words": port.burst_words,
+            }
+            for unit in units
+            for port in unit.ports
+        ],
         "resources": {name: amount for name, amount in asdict(kernel.engine.resources).items() if amount},
         "calls": [_call(engine, len(units), number, call) for number, call in enumerate(calls, start=1)],
-    }
-
-
-def _port(unit: ComputeUnit, port: KernelPort) -> dict[str, Any]:
-    return {
-        "unit": unit.name,
-        "port": port.name,
-        "memory": port.memory,
-        "width_bits": port.bits,
-        "burst_words": port.burst_words,
     }
 
 
@@ -125,19 +124,58 @@ def loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedPro
     planned = {"planned_cycles": product.cycles}
     if isinstance(layer, Convolution) and (layer.is_transposed or layer.axes > 2):
         return planned | {"loop_cause": MULTIPLIES_ZEROS if layer.axes <= 2 else NO_CPP}
-    beside = int(task.read_bytes > _read_bytes(layer, engine.precision))
+    multiplied = as_matmul(layer).batch * read_bytes(layer, ELEMENT_BYTES[engine.precision])
+    beside = int(task.read_bytes > multiplied)
     trips = ArrayTrips(engine, ArrayCall.of(layer, product), beside)
     found = planned | {"loop_cycles": trips.cycles, "loop_trips": trips.trips}
     return found | ({"loop_cause": cause} if (cause := loop_cause(trips, product)) else {})
 
 
-def _read_bytes(layer: Matmul | Convolution, precision: str) -> float:
-    """Return the bytes of the activations that a contraction multiplies."""
-    if isinstance(layer, Convolution):
-        elements = layer.batch * layer.in_channels * layer.in_height * layer.in_width
-    else:
-        elements = layer.batch * layer.k * (layer.m if layer.has_weight else layer.m + layer.n)
-    return elements * PRECISION_BITS[precision] / 8
+# Why the loops of an array's C++ take more or fewer cycles than the plan counts.
+MOST_APART = 0.1  # of the planned cycles
+CAUSES = {
+    "steps": "all tiles have one size in the C++, so its array takes another number of steps",
+    "results": "bank conflicts limit the results per cycle",
+    "pieces": "each load fills only part of the banks",
+    "ports": "the ports move whole words, and read again what the line buffer does not keep",
+}
+ENDS = "the first tile loads and the last one leaves while the array has no steps"
+FILLING = "the plan counts fill and drain of the array, and the C++ loops have none"
+AVERAGED = "the plan counts pieces and words of the map from averages over its windows"
+
+
+def loop_cause(trips: ArrayTrips, product: MappedProduct) -> str:
+    """Return the cause, with the sums over the phases of what one takes; empty where both are within a tenth.
+
+    A phase lasts as long as the longest of its steps, results, pieces and words.
+    """
+    ratio = trips.cycles / product.cycles
+    if abs(ratio - 1) <= MOST_APART:
+        return ""
+    if ratio > 1:
+        cause = CAUSES.get(longest(trips.phases), ENDS)
+    else:  # the plan counts what the loops do not have
+        is_filling = trips.cycles >= (1 - MOST_APART) * (product.cycles - trips.engine.once_cycles)
+        cause = FILLING if is_filling else AVERAGED
+    sums = ", ".join(f"{name} {sum(_parts(phase)[name] for phase in trips.phases):,.0f}" for name in CAUSES)
+    moved_bytes = sum(phase.moved_bytes for phase in trips.phases)
+    moved = f"bytes {moved_bytes:,.0f}, in the plan {product.moved_bytes:,.0f}"
+    return f"{cause} (cycles over {len(trips.phases)} phases: {sums}; {moved})"
+
+
+def _parts(phase: Phase) -> dict[str, float]:
+    parts = phase.steps, phase.results, phase.pieces, phase.port_cycles
+    return dict(zip(CAUSES, parts, strict=True))
+
+
+def longest(phases: Sequence[Phase]) -> str:
+    """Return what takes the most cycles beyond the steps of its phases; empty for phases without steps."""
+    beyond = dict.fromkeys(("", *CAUSES), 0.0)
+    for phase in phases:
+        parts = _parts(phase)
+        longest = max(parts, key=parts.__getitem__)
+        beyond[longest if phase.steps else ""] += parts[longest] - phase.steps
+    return max(beyond, key=beyond.__getitem__)
 
 
 def cases(stem: str, unit: str, estimate: ThreePoint) -> Mapping[str, float]:

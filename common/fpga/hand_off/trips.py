@@ -16,7 +16,7 @@ The latency of pipelines and of memory is not in it, and nothing is said about w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import ceil
@@ -111,6 +111,7 @@ class ArrayTrips:
     engine: SystolicArray
     call: ArrayCall
     beside: int = 0  # tensors that the steps behind the sums read, in the layout of the result
+    _known: dict[tuple[int, int, int, int], Loaded] = field(default_factory=dict)  # packed weights
 
     @property
     def trips(self) -> int:
@@ -143,9 +144,8 @@ class ArrayTrips:
                 cycles = first + (computed.folds - 1) * further
             of_group, waits = max(1, self.beside), stored.last_rows // per_row + 2 - drain + left
             after = np.arange(groups - 1, -1, -1) * of_group
-            stores = max(
-                groups * of_group, int(np.where(stored.last_rows >= 0, waits + after, 0).max(initial=0)) if left else 0
-            )
+            ends = np.where(stored.last_rows >= 0, waits + after, 0).max(initial=0) if left else 0
+            stores = max(groups * of_group, int(ends))
             beside = groups * self.beside
             loaded = tile.loaded if tile else Loaded()
             pieces, words = loaded.pieces + beside, loaded.words + self.beside * stored.words_beside
@@ -154,10 +154,8 @@ class ArrayTrips:
             port_cycles = self.engine.ports.duplex_cycles(*moved)
             reads = loaded.read + beside
             yield Phase(cycles, stores, pieces, reads, words, stored.written, sum(moved), port_cycles)
-            if computed is not None and computed.is_last:
-                left = max(0, drain - (trips - cycles))
-            else:
-                left = max(0, left - trips)
+            is_last = computed is not None and computed.is_last
+            left = max(0, drain - (trips - cycles) if is_last else left - trips)
 
     # --- tiles ------------------------------------------------------------------------------------------------------
 
@@ -285,20 +283,12 @@ class ArrayTrips:
         self._known[key] = Loaded(pieces, pieces, words)
         return self._known[key]
 
-    @cached_property
-    def _known(self) -> dict[tuple[int, int, int, int], Loaded]:
-        return {}
-
     def _follow(self, side: int, group: int, along_k: tuple[int, int], together: Together) -> Loaded:
         """Follow the runs of lines that are read together, and the words that neighbours do not share."""
         source, (k, depth) = self._source(side), along_k
         first, each = together.starts, together.each
-        run, at, done = (
-            np.full_like(first, k // source.length),
-            np.full_like(first, k % source.length),
-            np.zeros_like(first),
-        )
-        trips, last = np.zeros_like(first), np.zeros_like(first)
+        run, at = (np.full_like(first, number) for number in divmod(k, source.length))
+        done, trips, last = (np.zeros_like(first) for _ in range(3))
         reads: list[tuple[Counts, Counts]] = []
         while (is_open := done < depth).any():
             filled, goes_on = np.zeros_like(first), is_open
@@ -309,9 +299,8 @@ class ArrayTrips:
                 taken, lines = self._read(source, places, together, at, most)
                 for begins, ends in lines:
                     is_read = goes_on & (ends >= 0)
-                    reads.append(
-                        (np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1))
-                    )
+                    words = np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)
+                    reads.append(words)
                 taken = np.where(goes_on, taken, 0)
                 done, at, filled = done + taken, at + taken, filled + taken
                 is_over = goes_on & (at == source.length)
@@ -412,11 +401,8 @@ class ArrayTrips:
         is_along_channels, fold = of_channel == 1, rows
         if self.call.is_transposed:
             fold = cols
-            together = (
-                max(1, min(lanes // channels, self.engine.lanes.parts(channels)))
-                if is_along_channels
-                else min(cols, lanes)
-            )
+            parts = max(1, min(lanes // channels, self.engine.lanes.parts(channels)))
+            together = parts if is_along_channels else min(cols, lanes)
         elif channels > cols and is_along_channels:
             together = 1
         if is_along_channels and together > 1 and of_pixel == channels:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from common.fpga.device.board import Board
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -20,6 +21,9 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,7 @@ def compute_units(
 def beside_arrays(kernels: Sequence[PlannedKernel], exchanged: Mapping[tuple[str, str], int]) -> Mapping[str, str]:
     """Return the array of each row-wise or attention kernel with which it exchanges the most tensors, by kernel.
 
-    Args:
-        exchanged: tensors that a kernel writes and another one reads, by both.
+    ``exchanged`` counts the tensors that a kernel writes and another one reads, by both.
     """
     found = {}
     for kernel in kernels:
@@ -91,19 +94,21 @@ def _members(kernel: PlannedKernel, board: Board) -> Iterator[tuple[str, Engine,
         yield f"{kernel.name}_{number}", kernel.engine.member, region
 
 
-def by_kernel(units: Sequence[ComputeUnit]) -> Mapping[str, list[ComputeUnit]]:
-    kernels: dict[str, list[ComputeUnit]] = {}
-    for unit in units:
-        kernels.setdefault(unit.kernel, []).append(unit)
-    return kernels
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def by_kernel(units: Sequence[ComputeUnit]) -> dict[str, list[ComputeUnit]]:
+    return grouped((unit.kernel, unit) for unit in units)
 
 
 def by_memory(units: Sequence[ComputeUnit]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for unit in units:
-        for memory in dict.fromkeys(port.memory for port in unit.ports):
-            names.setdefault(memory, []).append(unit.name)
-    return names
+    return grouped(
+        (memory, unit.name) for unit in units for memory in dict.fromkeys(port.memory for port in unit.ports)
+    )
 
 
 PAGE_BYTES, MOST_BURST_WORDS = 4096, 256  # an AXI burst ends at the page and has 256 words at most (ARM IHI 0022)
@@ -162,23 +167,17 @@ class Copier:
 
 
 def copiers(units: Sequence[ComputeUnit], exchanged: Iterable[tuple[str, str]]) -> tuple[Copier, ...]:
-    """Return a copier for each streaming kernel and kernel of another kind that exchange tensors of one format.
-
-    Args:
-        exchanged: kernels that write and read a tensor.
-    """
+    """Return a copier for each streaming kernel and kernel of another kind that exchange tensors of one format."""
     first = {kernel: members[0] for kernel, members in by_kernel(units).items()}
     found: dict[frozenset[str], Copier] = {}
     for writer, reader in exchanged:
         for stream, other in ((first[writer], first[reader]), (first[reader], first[writer])):
             is_pair = isinstance(stream.engine, StreamingGemv) and not isinstance(other.engine, StreamingGemv)
-            if is_pair and other.ports and _have_same_words(stream, other):
-                found[frozenset((writer, reader))] = Copier(stream, other)
+            if is_pair and other.ports:
+                words = {(each.engine.precision, each.ports[0].bits) for each in (stream, other)}
+                if len(words) == 1:
+                    found[frozenset((writer, reader))] = Copier(stream, other)
     return tuple(found.values())
-
-
-def _have_same_words(one: ComputeUnit, other: ComputeUnit) -> bool:
-    return (one.engine.precision, one.ports[0].bits) == (other.engine.precision, other.ports[0].bits)
 
 
 def converter_design(precision: str, ports: Sequence[KernelPort]) -> str:
@@ -219,26 +218,12 @@ SUPER_LOGIC_REGION = "SLR"
 def connectivity(units: Sequence[ComputeUnit]) -> str:
     """Return the text of ``connectivity.cfg``; a unit without ports (an overlay) comes with its own."""
     linked = [unit for unit in units if unit.ports]
-    lines = [*_designs(linked), *_regions(linked), *_memories(linked)]
-    return "\n".join(["# The plan's compute units, regions and memory channels.", "[connectivity]", *lines, ""])
-
-
-def _designs(units: Sequence[ComputeUnit]) -> Iterator[str]:
-    names: dict[str, list[str]] = {}
-    for unit in units:
-        names.setdefault(unit.design, []).append(unit.name)
-    for design, of_design in names.items():
-        yield f"nk={design}:{len(of_design)}:{','.join(of_design)}"
-
-
-def _regions(units: Sequence[ComputeUnit]) -> Iterator[str]:
-    for unit in units:
+    names = grouped((unit.design, unit.name) for unit in linked)
+    lines = [f"nk={design}:{len(of_design)}:{','.join(of_design)}" for design, of_design in names.items()]
+    for unit in linked:
         if unit.region is None:
-            yield f"# {unit.name} has no region of its own: no slr"
+            lines.append(f"# {unit.name} has no region of its own: no slr")
         elif unit.region.startswith(SUPER_LOGIC_REGION):
-            yield f"slr={unit.name}:{unit.region}"
-
-
-def _memories(units: Sequence[ComputeUnit]) -> Iterator[str]:
-    for unit in units:
-        yield from (f"sp={unit.name}.{port.name}:{port.memory}" for port in unit.ports)
+            lines.append(f"slr={unit.name}:{unit.region}")
+    lines += [f"sp={unit.name}.{port.name}:{port.memory}" for unit in linked for port in unit.ports]
+    return "\n".join(["# The plan's compute units, regions and memory channels.", "[connectivity]", *lines, ""])

@@ -15,8 +15,7 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
 from common.fpga.hand_off.array_call import ArrayCall
 from common.fpga.hand_off.designs import cpp
-from common.fpga.hand_off.loop_causes import AVERAGED, CAUSES, FILLING, longest
-from common.fpga.hand_off.specification import loops
+from common.fpga.hand_off.specification import AVERAGED, CAUSES, FILLING, longest, loops
 from common.fpga.hand_off.trips import ArrayTrips, Phase
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
