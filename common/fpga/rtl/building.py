@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -55,12 +56,10 @@ def designs(network: EngineNetwork, rows: int | None, cols: int | None, simd: in
     """
     has_row_work = any(layer.rows for layer in network.layers)
     has_products = any(layer.residual and layer.residual.is_factor for layer in network.layers)
-    for r in ROWS if rows is None else [rows]:
-        for c in COLS if cols is None else [cols]:
-            for s in SIMD if simd is None else [simd]:
-                for depth in WEIGHT_DEPTHS:
-                    sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
-                    yield EngineDesign(r, c, s, **sizes, has_row_work=has_row_work, has_products=has_products)
+    sides = (known if given is None else (given,) for known, given in ((ROWS, rows), (COLS, cols), (SIMD, simd)))
+    for r, c, s, depth in product(*sides, WEIGHT_DEPTHS):
+        sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
+        yield EngineDesign(r, c, s, **sizes, has_row_work=has_row_work, has_products=has_products)
 
 
 def best_plan(
@@ -75,15 +74,14 @@ def best_plan(
     fitting = [design for design in candidates if known.planned(design).fits(budget)]
     if not fitting:
         raise PipelineError(fabric.name, "no engine fits its device", "give fewer rows, columns or products")
-    plans, refused = [], None
+    plans, refused = [], []
     for design in fitting:
         try:
             plans.append(plan_on(network, design, fabric, known, known.clock_of(design).likely))
         except PipelineError as problem:
-            refused = problem
+            refused.append(problem)
     if not plans:
-        assert refused is not None
-        raise refused
+        raise refused[-1]
     return min(plans, key=lambda plan: (plan.seconds, plan.cells.lut))
 
 
@@ -125,11 +123,7 @@ class SimulatedPlan:
 
 
 def simulated_network(plan: EnginePlan, fabric: Fabric, seed: int) -> SimulatedPlan:
-    """Run the network on the Verilog of its engine, on random inputs, with the memory of the board.
-
-    Raises:
-        PipelineError: Verilator is missing, or failed.
-    """
+    """Run the network on the Verilog of its engine, on random inputs, with the memory of the board."""
     random, network = np.random.default_rng(seed), plan.network
     shapes = {each.name: (each.channels, each.height, each.width) for each in network.inputs}
     inputs = {name: random.integers(LEAST, MOST, shape, np.int8, endpoint=True) for name, shape in shapes.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, fields
+from operator import le, mul
 
 from common.files.configuration import Section
 from common.messages.errors import ConfigurationError
@@ -24,10 +25,10 @@ class LogicCells:
     multiplier: float  # of 18 x 18 bits (ECP5) or of 9 x 9 (Nexus)
 
     def fits(self, available: LogicCells) -> bool:
-        return all(mine <= most for mine, most in zip(astuple(self), astuple(available), strict=True))
+        return all(map(le, astuple(self), astuple(available)))
 
     def scaled(self, share: LogicCells) -> LogicCells:
-        return LogicCells(*(mine * part for mine, part in zip(astuple(self), astuple(share), strict=True)))
+        return LogicCells(*map(mul, astuple(self), astuple(share)))
 
     @property
     def by_name(self) -> Mapping[str, float]:
@@ -117,11 +118,7 @@ class OpenDevice:
 
     @property
     def router_flags(self) -> list[str]:
-        """Flags of nextpnr that choose the device.
-
-        Raises:
-            ConfigurationError: the part is none of its family.
-        """
+        """Flags of nextpnr that choose the device; ConfigurationError for a part that is none of its family."""
         return self.tools.device_flags(self.part)
 
 

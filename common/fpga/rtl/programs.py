@@ -15,11 +15,7 @@ def is_there(tool: str) -> bool:
 
 
 def require(tool: str) -> None:
-    """Refuse work that needs a tool, before it begins.
-
-    Raises:
-        PipelineError: the tool is missing.
-    """
+    """Refuse work that needs a tool, before it begins."""
     if not is_there(tool):
         raise PipelineError(tool, "not found", "make rtl-tools installs it")
 

@@ -49,11 +49,7 @@ class OpenTools:
         return str(Path(found).absolute())  # it runs in the folder of the design
 
     def require(self, device: OpenDevice) -> None:
-        """Refuse a device for which a tool is missing.
-
-        Raises:
-            PipelineError: as :meth:`command`.
-        """
+        """Refuse a device for which a tool is missing."""
         for name in ("yosys", device.tools.router, device.tools.packer[0]):
             self.command(name)
 
@@ -89,7 +85,8 @@ def route(
     router, packer = tools.command(device.tools.router), device.tools.packer
     pack = [tools.command(packer[0]), *packer[1:]]
     synthesize_for(verilog, module, device, tools, folder)
-    _constrain(device, folder)
+    pins = "".join(device.tools.pin.format(name=name, site=site) for name, site in device.pins.items())
+    (folder / "design.pins").write_text(pins, encoding="utf-8")  # the board's clock and serial link
     call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
     if not packs_only:
         call(pack, folder)
@@ -119,12 +116,6 @@ def _free_first_carries(netlist: Path, cell_type: str, port: str) -> None:
             cell["connections"].pop(port, None)
             cell["port_directions"].pop(port, None)
     netlist.write_text(json.dumps(content), encoding="utf-8")
-
-
-def _constrain(device: OpenDevice, folder: Path) -> None:
-    """Write where the pins are: the board's clock and serial link."""
-    text = "".join(device.tools.pin.format(name=name, site=site) for name, site in device.pins.items())
-    (folder / "design.pins").write_text(text, encoding="utf-8")
 
 
 def _router_flags(device: OpenDevice, target_mhz: float, seed: int, *, packs_only: bool) -> Sequence[str]:

@@ -42,11 +42,7 @@ class Cells:
 
 
 def synthesize(design: Design) -> Cells:
-    """Return the cells of the flattened array, without I/O buffers.
-
-    Raises:
-        PipelineError: yosys is missing or failed.
-    """
+    """Return the cells of the flattened array, without I/O buffers."""
     return synthesize_module(design.verilog(), design.name)
 
 
@@ -54,9 +50,6 @@ def synthesize_by_block(design: Design) -> Cells:
     """Return the cells of an array of a planned size in a minute: equal blocks are synthesised once, each by itself.
 
     LUTs are upper bounds: nothing is simplified across the border of a block.
-
-    Raises:
-        PipelineError: yosys is missing or failed.
     """
     return synthesize_module(design.verilog(), design.name, kept="*systolic_block*")
 

@@ -33,8 +33,7 @@ def tensors_of(network: EngineNetwork, inputs: Mapping[str, Bytes]) -> dict[str,
     for tensor, content in network.constants:
         tensors[tensor.name] = np.broadcast_to(content, (samples, tensor.channels, tensor.height, tensor.width))
     for layer in network.layers:
-        result = _result(layer, tensors)
-        whole = layer.y.whole
+        result, whole = _result(layer, tensors), layer.y.whole
         if whole.name not in tensors:
             tensors[whole.name] = np.zeros((len(result), whole.channels, whole.height, whole.width), np.int8)
         _part(tensors, layer.y)[:] = result
@@ -148,11 +147,8 @@ def _rows(work: RowWork, x: Integers) -> Bytes:
 def _of_softmax(work: RowWork, rows: Integers) -> tuple[Integers, list[tuple[int, int]]]:
     """Return the exponentials, and for each row the reciprocal of their sum with its shift."""
     exponentials = work.table.astype(np.int64)[rows.max(axis=1, keepdims=True) - rows]
-    scalars = []
-    for total in exponentials.sum(axis=1).tolist():
-        k = total.bit_length() - OPERAND_BITS
-        scalars.append((_reciprocal(total >> k), 17 + k))
-    return exponentials, scalars
+    totals = [(total, total.bit_length() - OPERAND_BITS) for total in exponentials.sum(axis=1).tolist()]
+    return exponentials, [(_reciprocal(total >> k), 17 + k) for total, k in totals]
 
 
 def _of_normalization(work: RowWork, rows: Integers) -> tuple[Integers, list[tuple[int, int]]]:

@@ -26,8 +26,6 @@ SUM_BITS, CONSTANT_BITS = 32, 64
 UNITS = {"row_work": "row-wise work", "row_work_byte": "row-wise work", "product_col": "products of two tensors"}
 UNIT_MULTIPLIERS = ("row_byte_multipliers", "row_multipliers", "product_lane_multipliers")
 TABLE_BYTES = 1024  # 256 entries of 32 bits
-
-
 CLOCK_COLUMNS = 4  # of the engines whose clocks are the most
 
 
@@ -76,11 +74,7 @@ class EngineCells:
 
 
 def read_engine_cells(file: Section) -> dict[str, EngineCells]:
-    """Read ``configs/engine_cells.yaml``: what is known, by family.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
+    """Read ``configs/engine_cells.yaml``: what is known, by family."""
     found = {}
     for family in file:
         below = file.section(family)
@@ -106,11 +100,7 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
 
 
 def cells_of_family(known: Mapping[str, EngineCells], family: str) -> EngineCells:
-    """Return what is known of a family.
-
-    Raises:
-        PipelineError: no engine was measured on it.
-    """
+    """Return what is known of a family; PipelineError if no engine was measured on it."""
     if family not in known:
         raise PipelineError(family, "no engine was measured on this family", f"choose a board of {', '.join(known)}")
     return known[family]

@@ -134,10 +134,8 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
             (planned_cycles(tiling, timing, copy(places), queues.later(0)).total, tiling)
             for tiling in tilings(layer, design)
         ]
-        total, best = min(planned, key=lambda pair: pair[0])
-        planned_cycles(best, timing, places, queues)
-        queues = queues.later(total)
-        chosen.append(best)
+        chosen.append(min(planned, key=lambda pair: pair[0])[1])
+        queues = queues.later(planned_cycles(chosen[-1], timing, places, queues).total)
     return chosen
 
 
@@ -151,10 +149,7 @@ def network_cycles(network: EngineNetwork, divided: Sequence[Tiling], timing: Me
 
 
 def planned_cycles(
-    tiling: Tiling,
-    timing: MemoryTiming,
-    places: MemoryPlaces | None = None,
-    queues: DescriptorQueues | None = None,
+    tiling: Tiling, timing: MemoryTiming, places: MemoryPlaces | None = None, queues: DescriptorQueues | None = None
 ) -> PlannedCycles:
     """Return the cycles of a layer, whose loads begin when all before is over.
 
@@ -214,7 +209,9 @@ class _Clock:
         store: _Job | None = None
         now = 0.0
         while len(self.stored) < len(self.tiling.tiles):
-            self._compute_what_may()
+            # Tiles that are loaded, and for whose results there is room.
+            while len(self.computed) < min(len(self.loaded), len(self.stored) + 2):
+                self.computed.append(self._computed(len(self.computed)))
             load, store = load or self._next_load(), store or self._next_store()
             now = self._advance(now, [job for job in (load, store) if job])
             if load and load.left <= 0:
@@ -234,13 +231,10 @@ class _Clock:
         turn = sum(job.burst for job in active)
         if len(active) > 1:
             turn += 2 * self.timing.row_miss_cycles * active[0].closes(active[1])
-        shares = [job.burst / turn for job in active]
-        step = min(job.left / share for job, share in zip(active, shares, strict=True))
-        step = min([step, *(begins - now for begins in coming)])
-        for job, share in zip(active, shares, strict=True):
-            job.left -= step * share
-            if job.left < NO_CYCLES:
-                job.left = 0.0
+        step = min([*(job.left / (job.burst / turn) for job in active), *(begins - now for begins in coming)])
+        for job in active:
+            left = job.left - step * (job.burst / turn)
+            job.left = left if left >= NO_CYCLES else 0.0
         return now + step
 
     def _next_load(self) -> _Job | None:
@@ -310,33 +304,30 @@ class _Clock:
             self.rows.close()
         return self.rows.misses(move.address, move.words // move.rows * size, move.rows, move.stride_bytes)
 
-    def _compute_what_may(self) -> None:
-        """Compute the tiles that are loaded, and for whose results there is room."""
-        while len(self.computed) < len(self.loaded) and len(self.computed) < len(self.stored) + 2:
-            place = len(self.computed)
-            self.computed.append(self._computed(self.tiling.tiles[place], place))
-
-    def _computed(self, tile: EngineTile, place: int) -> float:
+    def _computed(self, place: int) -> float:
         """Return when a tile is computed."""
-        room = self.stored[place - 2] if place > 1 else 0.0
+        tiling, tile, room = self.tiling, self.tiling.tiles[place], self.stored[place - 2] if place > 1 else 0.0
         start = max(self.loaded[place], self.gathered, room)
-        if self.tiling.layer.rows:
-            return self._take_call(max([start, *self.computed[-1:]])) + row_cycles(self.tiling, tile)
-        first, latency = True, self._design.latency_cycles if self.tiling.layer.is_product else 0
+        if tiling.layer.rows:
+            return self._take_call(max([start, *self.computed[-1:]])) + row_cycles(tiling, tile)
+        pixels, is_product, first = tile.lines * tiling.layer.y.width, tiling.layer.is_product, True
         for piece in tile.pieces:
-            gather, feed = self._gather_cycles(tile, piece), self._feed_cycles(piece)
-            self.gathered = self._take_call(max(start, self.gathered + CALL_CYCLES[self.tiling.layer.is_product]))
+            gather = tiling.window * piece.words  # of the window of one pixel: a word per cycle
+            steps = tiling.steps(piece) if is_product else 0
+            feed = piece.folds * max(steps, self._design.rows) if is_product else 0
+            self.gathered = self._take_call(max(start, self.gathered + CALL_CYCLES[is_product]))
             self.fed = max(self.fed, self.left[-2])
-            for rows in self._row_counts(tile):
+            for begun in range(0, pixels, self._design.rows):
+                rows = min(self._design.rows, pixels - begun)
                 # Two halves: these windows take the place of those before the last ones.
                 self.gathered = max(self.gathered, self.freed) + gather * rows
                 self.freed = self.fed + RELEASE_CYCLES
                 begin = max(self.fed, self.gathered + WINDOW_CYCLES)
                 self.gathering += begin - self.fed if not first else 0.0
                 self.fed = begin + feed
-                self.computing += self._step_cycles(piece)
+                self.computing += piece.folds * steps
                 first = False
-            self.left.append(self.fed + latency)
+            self.left.append(self.fed + (self._design.latency_cycles if is_product else 0))
         return self.left[-1]
 
     def _take_call(self, earliest: float) -> float:
@@ -400,22 +391,6 @@ class _Clock:
         if words * self._design.word_bytes == stride:
             return Move(address, rows * words)
         return Move(address, rows * words, rows, stride)
-
-    def _row_counts(self, tile: EngineTile) -> list[int]:
-        pixels, rows = tile.lines * self.tiling.layer.y.width, self._design.rows
-        return [min(rows, pixels - start) for start in range(0, pixels, rows)]
-
-    def _gather_cycles(self, tile: EngineTile, piece: Piece) -> int:
-        """Return the cycles to gather the window of one pixel: a word per cycle."""
-        return self.tiling.window * piece.words
-
-    def _feed_cycles(self, piece: Piece) -> int:
-        if not self.tiling.layer.is_product:
-            return 0
-        return piece.folds * max(self.tiling.steps(piece), self._design.rows)
-
-    def _step_cycles(self, piece: Piece) -> int:
-        return piece.folds * self.tiling.steps(piece) if self.tiling.layer.is_product else 0
 
 
 def row_cycles(tiling: Tiling, tile: EngineTile) -> int:

@@ -126,7 +126,8 @@ class EngineDesign:
         texts = [(FOLDER / file).read_text(encoding="utf-8") for file in MODULES]
         engine = texts[-1]
         ports = engine[engine.index("\n) (\n") + 5 : engine.index("\n);")]
-        names = [line.split("//")[0].split()[-1].rstrip(",") for line in ports.splitlines() if not _is_comment(line)]
+        lines = [line.split("//")[0].split() for line in ports.splitlines()]
+        names = [words[-1].rstrip(",") for words in lines if words]  # others are comments
         header = ports.replace("8*WORD", str(8 * self.word_bytes)).replace("output reg", "output")
         connected = ", ".join(f".{name}({name})" for name in names)
         top = f"module {self.name} (\n{header}\n);\n  engine #({generate.connect(self.parameters)}) whole (\n"
@@ -137,10 +138,6 @@ class EngineDesign:
 def _power(most: float) -> int:
     """Return the largest power of two that is no larger, from 2 to what an address reaches."""
     return 1 << min(max(int(most), 2), LARGEST_ADDRESS).bit_length() - 1
-
-
-def _is_comment(line: str) -> bool:
-    return line.strip().startswith("//")
 
 
 def words_of(channels: int, design: EngineDesign) -> int:

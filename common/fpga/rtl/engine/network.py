@@ -119,11 +119,11 @@ class EngineLayer:
     node: str  # name of the contraction, or of the pool
     x: EngineTensor  # what it reads
     y: EngineTensor  # what it writes
-    kernel: tuple[int, int]  # lines and columns of the window
-    strides: tuple[int, int]  # of the window
+    kernel: tuple[int, int] = (1, 1)  # lines and columns of the window
+    strides: tuple[int, int] = (1, 1)  # of the window
     # Lines above and columns to the left that are padded; what is below and to the right follows from y
-    pads: tuple[int, int]
-    weights: Bytes | None  # (output channels, input channels of a group, lines, columns); None for what has none
+    pads: tuple[int, int] = (0, 0)
+    weights: Bytes | None = None  # (output channels, input channels of a group, lines, columns); None for what has none
     groups: int = 1  # of channels
     dilations: tuple[int, int] = (1, 1)  # lines and columns from one position of the window to the next
     # Of each output channel, at the scale of the sums
@@ -156,6 +156,18 @@ class EngineLayer:
     def own_zero(self) -> int:
         """Zero point of the result before a residual is added."""
         return self.residual.own_zero if self.residual else self.y.zero
+
+    def dense(self, channels: int, outputs: range, first: int = 0) -> Bytes:
+        """Return the weights of some output channels for so many input channels: zeros where a group has none.
+
+        The input channels of the layer begin at the ``first`` one.
+        """
+        assert self.weights is not None
+        dense, inside = np.zeros((len(outputs), channels, *self.kernel), np.int8), self.weights.shape[1]
+        for row, channel in enumerate(outputs):
+            start = first + channel // (len(self.weights) // self.groups) * inside
+            dense[row, start : start + inside] = self.weights[channel]
+        return dense
 
     @property
     def macs(self) -> int:

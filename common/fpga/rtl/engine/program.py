@@ -87,14 +87,16 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
     builder = _Builder(design, MemoryPlaces.of(network, design))
     for tensor, values in network.constants:
         builder.contents.append((builder.places.at(tensor), laid_out(values, design).view(np.uint8)))
-    last = []
+    last = [0]
     for tiling in tilings:
-        builder.layer(tiling)
+        weights: dict[int, tuple[int, int]] = {}  # of blocks, by their first fold: weights and constants
+        for tile in tiling.tiles:
+            builder.tile(tiling, tile, last[-1], weights)
         last.append(builder.counts["store"])
     memory = np.zeros(builder.places.end, np.uint8)
     for address, content in builder.contents:
         memory[address : address + content.size] = content
-    return Program(design, network, memory, builder.places.addresses, tuple(builder.descriptors), tuple(last))
+    return Program(design, network, memory, builder.places.addresses, tuple(builder.descriptors), tuple(last[1:]))
 
 
 @dataclass
@@ -126,18 +128,11 @@ class _Builder:
         count, words, stride = rows
         if count == 1 or (words * self.design.word_bytes == stride and not target & TURNED):
             count, words = 1, count * words
-        fields = (target, _pair(*needs), address, _pair(place, words), count << 16, stride)
         if words >= 1 << 16 or count >= 1 << 16:
             raise PipelineError("load", f"{count} rows of {words} words do not fit a descriptor")
-        self._give(unit, fields)
+        self._give(unit, (target, _pair(*needs), address, _pair(place, words), count << 16, stride))
 
-    def layer(self, tiling: Tiling) -> None:
-        before = self.counts["store"]
-        weights: dict[int, tuple[int, int]] = {}  # of blocks, by their first fold: weights and constants
-        for tile in tiling.tiles:
-            self._tile(tiling, tile, before, weights)
-
-    def _tile(self, tiling: Tiling, tile: EngineTile, before: int, weights: dict[int, tuple[int, int]]) -> None:
+    def tile(self, tiling: Tiling, tile: EngineTile, before: int, weights: dict[int, tuple[int, int]]) -> None:
         layer, design = tiling.layer, self.design
         needs = (self.computed[-2], before)
         if tile.loads_weights:
@@ -148,21 +143,19 @@ class _Builder:
             first, lines = tiling.band(tile)
             at, stride = self.places.pixel(layer.x, first)
             self._fill(INPUT, needs, at, (lines * layer.x.width, tiling.pitch, stride))
-        slot = len(self.stored) % 2
         pixels, row_words = tile.lines * layer.y.width, tile.folds * design.words_per_fold
-        at, stride = self.places.pixel(layer.y, tile.first_line, tile.first_fold * design.cols)
-        rows = (pixels, row_words, stride)
         if layer.residual:
             line, apart = (0, 0) if layer.residual.is_single_pixel else (tile.first_line, 1)
             of_residual, step = self.places.pixel(layer.residual.other, line, tile.first_fold * design.cols)
             self._fill(RESIDUAL, needs, of_residual, (pixels, row_words, step * apart))
-        result = slot * design.result_depth // 2
+        result = len(self.stored) % 2 * design.result_depth // 2
         for piece in tile.pieces:
             of_piece = self._row_work if layer.rows else self._compute
             self._give("compute", of_piece(tiling, tile, piece, result))
         self.computed.append(self.counts["compute"])
-        needs = (self.counts["compute"], 0)
-        self._move("store", 0, needs, at, result * design.words_per_fold, rows)
+        at, stride = self.places.pixel(layer.y, tile.first_line, tile.first_fold * design.cols)
+        needs, place = (self.counts["compute"], 0), result * design.words_per_fold
+        self._move("store", 0, needs, at, place, (pixels, row_words, stride))
         self.stored.append(self.counts["store"])
 
     def _packed(self, tiling: Tiling, tile: EngineTile) -> tuple[int, int]:
@@ -254,6 +247,8 @@ class _Builder:
         fold = piece.first_fold - tile.first_fold
         flags = (POOL if is_pool else 0) | (0 if piece.is_first else ADDS) | (COMPLETES if piece.is_last else 0)
         residual = layer.residual
+        if residual:
+            flags |= ADDS_RESIDUAL | (MULTIPLIES if residual.is_factor else 0)
         place, span = result + fold, tile.folds
         if is_pool:
             # In words: the place of the first pixel, and the words from one pixel to the next.
@@ -264,7 +259,7 @@ class _Builder:
         zeros = _bytes(layer.second.tensor.zero, layer.x.zero) << 16 if layer.second else 0
         apart_down, apart_across = layer.dilations
         return [
-            zeros | (apart_across - 1) << 12 | (apart_down - 1) | flags | _residual_flags(residual),
+            zeros | (apart_across - 1) << 12 | (apart_down - 1) | flags,
             _pair(self.counts["load"], self.stored[-2]),
             _pair(span, base),
             _pair(layer.x.height, layer.x.width),
@@ -292,12 +287,6 @@ def _bytes(*values: int) -> int:
     for value in values:
         word = word << 8 | value & 0xFF
     return word
-
-
-def _residual_flags(residual: Residual | None) -> int:
-    if residual is None:
-        return 0
-    return ADDS_RESIDUAL | (MULTIPLIES if residual.is_factor else 0)
 
 
 def residual_factors(residual: Residual, y: EngineTensor) -> tuple[int, int, int]:
@@ -330,8 +319,10 @@ def _residual_words(residual: Residual | None, y: EngineTensor) -> list[int]:
 def packed_weights(tiling: Tiling, tile: EngineTile) -> Bytes:
     """Return the weights of a tile as the array takes them: piece, fold, step, column, product of the step."""
     layer, design = tiling.layer, tiling.design
-    assert layer.weights is not None
-    dense = _dense(layer, tile, design)  # (folds * cols, input channels as whole words, lines, columns)
+    count, first = tile.folds * design.cols, tile.first_fold * design.cols
+    dense = np.zeros((count, ceil(layer.x.channels / design.word_bytes) * design.word_bytes, *layer.kernel), np.int8)
+    outputs = range(first, min(first + count, layer.y.channels))
+    dense[: len(outputs)] = layer.dense(dense.shape[1], outputs)
     parts = []
     for piece in tile.pieces:
         start = piece.first_word * design.word_bytes
@@ -342,23 +333,9 @@ def packed_weights(tiling: Tiling, tile: EngineTile) -> Bytes:
         # (folds, window, words, steps of a word, cols, simd)
         ordered = shaped.transpose(0, 5, 2, 3, 1, 4)
         flat = ordered.reshape(piece.folds, tiling.window, -1, design.cols, design.simd)
-        count = (piece.words - 1) * design.steps_per_word + tiling.tail_steps(piece)
-        parts.append(flat[:, :, :count].reshape(-1))
+        steps = (piece.words - 1) * design.steps_per_word + tiling.tail_steps(piece)
+        parts.append(flat[:, :, :steps].reshape(-1))
     return np.concatenate(parts)
-
-
-def _dense(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> Bytes:
-    """Return the weights of a block with zeros where a group does not read a channel."""
-    assert layer.weights is not None
-    channels = ceil(layer.x.channels / design.word_bytes) * design.word_bytes
-    dense = np.zeros((tile.folds * design.cols, channels, *layer.kernel), np.int8)
-    out_of_group, in_of_group = layer.y.channels // layer.groups, layer.x.channels // layer.groups
-    for row in range(tile.folds * design.cols):
-        channel = tile.first_fold * design.cols + row
-        if channel < layer.y.channels:
-            start = channel // out_of_group * in_of_group
-            dense[row, start : start + in_of_group] = layer.weights[channel]
-    return dense
 
 
 def packed_constants(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> NDArray[np.uint8]:

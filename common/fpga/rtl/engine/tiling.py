@@ -8,15 +8,14 @@ buffers, and the last one is stored.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil
-from typing import Literal
 
 from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import EngineLayer
 from common.messages.errors import PipelineError
 
-LoopOrder = Literal["bands", "blocks"]  # of the outer loop
 MOST_PARTS = 32  # sizes of bands, and of blocks, that are tried
 
 
@@ -70,9 +69,6 @@ class Tiling:
         last = first + (tile.lines - 1) * layer.strides[0] + layer.reach[0]
         return max(0, first), min(last, layer.x.height) - max(0, first)
 
-    def input_words(self, tile: EngineTile) -> int:
-        return self.band(tile)[1] * self.layer.x.width * self.pitch
-
     def steps(self, piece: Piece) -> int:
         """Return the steps of a fold of a piece; the last word of the channels has only those that it needs."""
         return self.window * ((piece.words - 1) * self.design.steps_per_word + self.tail_steps(piece))
@@ -116,10 +112,6 @@ class Tiling:
             return min(design.cols, layer.y.channels - fold * design.cols), piece.words
         return self.steps(piece), design.words_per_fold
 
-    def row_folds(self, tile: EngineTile) -> int:
-        """Return the folds along the pixels of a tile."""
-        return ceil(tile.lines * self.layer.y.width / self.design.rows)
-
 
 def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
     """Return the ways to divide a layer that fit the buffers.
@@ -128,15 +120,11 @@ def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
         PipelineError: there is none.
     """
     _refuse(layer, design)
-    found = []
     folds = ceil(layer.y.channels / design.cols)
     pieces = _pieces(layer, design)
-    for block in [folds] if layer.rows else _parts(folds):
-        for lines in _parts(layer.y.height):
-            for order in ("bands", "blocks"):
-                tiling = Tiling(layer, design, tuple(_tiles(layer, block, lines, folds, pieces, order)))
-                if _fits(tiling):
-                    found.append(tiling)
+    ways = product([folds] if layer.rows else _parts(folds), _parts(layer.y.height), ("bands", "blocks"))
+    divided = (Tiling(layer, design, tuple(_tiles(layer, block, lines, pieces, way))) for block, lines, way in ways)
+    found = [tiling for tiling in divided if _fits(tiling)]
     if not found:
         raise PipelineError(layer.node, "not even a line of it fits the buffers", "give deeper buffers")
     return found
@@ -202,10 +190,11 @@ def _parts_of_sums(fold: int, first: int, end: int, most: int) -> Iterator[Piece
 
 
 def _tiles(
-    layer: EngineLayer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: LoopOrder
+    layer: EngineLayer, block: int, lines: int, pieces: list[tuple[Piece, ...]], order: str
 ) -> Iterator[EngineTile]:
+    """Yield the tiles of blocks and bands of so many folds and lines; ``order`` is the outer loop."""
     bands = [(line, min(lines, layer.y.height - line)) for line in range(0, layer.y.height, lines)]
-    blocks = [(fold, min(block, folds - fold)) for fold in range(0, folds, block)]
+    blocks = [(fold, min(block, len(pieces) - fold)) for fold in range(0, len(pieces), block)]
     pairs = [(a, b) for a in bands for b in blocks] if order == "bands" else [(a, b) for b in blocks for a in bands]
     before: tuple[object, object] = (None, None)
     for band, columns in pairs:
@@ -223,23 +212,21 @@ def _joined(layer: EngineLayer, of_folds: list[tuple[Piece, ...]]) -> tuple[Piec
         return of_folds[0]
     if layer.groups > 1 or not layer.is_product:
         return tuple(piece for pieces in of_folds for piece in pieces)
-    return tuple(
-        Piece(piece.first_fold, len(of_folds), piece.first_word, piece.words, piece.is_first, piece.is_last)
-        for piece in of_folds[0]
-    )
+    return tuple(replace(piece, folds=len(of_folds)) for piece in of_folds[0])
 
 
 def _fits(tiling: Tiling) -> bool:
     design, layer = tiling.design, tiling.layer
     per_step = design.cols * design.simd // design.word_bytes
     return all(
-        tiling.input_words(tile) <= design.input_depth // 2
+        tiling.band(tile)[1] * layer.x.width * tiling.pitch <= design.input_depth // 2
         and tiling.weight_words(tile) <= design.weight_depth // 2 * per_step
         and tiling.constant_folds(tile) <= design.channel_depth // 2
         and tile.lines * layer.y.width * tile.folds <= design.result_depth // 2
         and (
             all(piece.is_first and piece.is_last for piece in tile.pieces)
-            or tiling.row_folds(tile) * design.rows * max(piece.folds for piece in tile.pieces) <= design.partial_depth
+            or ceil(tile.lines * layer.y.width / design.rows) * design.rows * max(piece.folds for piece in tile.pieces)
+            <= design.partial_depth
         )
         for tile in tiling.tiles
     )

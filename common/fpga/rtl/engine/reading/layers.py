@@ -51,8 +51,8 @@ FINISHES: Mapping[str, Finish] = {
     "multiplied": maps.finish_multiplied,
     "joined": parts.finish_joined,
     "heads": row_work.finish_heads,
-    "softmax": row_work.finish_softmax,
-    "normalization": row_work.finish_normalization,
+    "softmax": row_work.finish_rows,
+    "normalization": row_work.finish_rows,
     "function": row_work.finish_function,
 }
 

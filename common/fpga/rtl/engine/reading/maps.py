@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import ge
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Residual
-from common.fpga.rtl.engine.reading.reader import BIAS_TOLERANCE, Extents, Pending, Reader
+from common.fpga.rtl.engine.reading.reader import BIAS_TOLERANCE, Extents, Pending, Reader, name_of
 
 MOST_SIDE, MOST_DILATION = 255, 16  # fields of a descriptor
 
@@ -22,9 +23,13 @@ class MapWindow:
     """The window of a convolution or a pool; pads are those above and to the left."""
 
     kernel: tuple[int, int]
-    strides: tuple[int, int]
-    pads: tuple[int, int]
-    dilations: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int] = (0, 0)
+    dilations: tuple[int, int] = (1, 1)
+
+    @classmethod
+    def whole(cls, x: EngineTensor) -> MapWindow:
+        return cls((x.height, x.width))
 
 
 def conv(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -32,8 +37,7 @@ def conv(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
     if weights.ndim != 4 or x.layout != "map":
         raise reader.refusal(node, "is no convolution of maps")
     window = _window(reader, node, attributes, x, weights.shape[2:])
-    groups = attributes.get("group", 1)
-    layer = _layer(node, x, window, weights.astype(np.int8), groups=groups)
+    layer = _layer(node, x, window, weights.astype(np.int8), groups=attributes.get("group", 1))
     _sums(reader, node, layer, scales)
 
 
@@ -66,14 +70,11 @@ def _window(
     }
     pads = tuple(automatic[attributes.get("auto_pad", b"NOTSET")])
     last = [(out - 1) * stride - pad for out, stride, pad in zip(result, strides, pads, strict=True)]
-    if any(pad >= span for pad, span in zip(pads, reach, strict=True)) or any(
-        start >= extent for start, extent in zip(last, extents, strict=True)
-    ):
+    if any(map(ge, (*pads, *last), (*reach, *extents))):
         raise reader.refusal(node, "has a window that is wholly outside of its map")
     if min(pads) < 0 or max(*kernel, *strides) > MOST_SIDE or max(dilations) > MOST_DILATION:
-        raise reader.refusal(
-            node, f"has negative pads, a window or strides above {MOST_SIDE}, or dilations above {MOST_DILATION}"
-        )
+        limits = f"a window or strides above {MOST_SIDE}, or dilations above {MOST_DILATION}"
+        raise reader.refusal(node, f"has negative pads, {limits}")
     return MapWindow((kernel[0], kernel[1]), strides, (pads[0], pads[1]), dilations)
 
 
@@ -81,13 +82,13 @@ def gemm(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
     if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
         raise reader.refusal(node, "scales or transposes its operands")
     x, (weights, scales) = _operands(reader, node)
-    is_rows = x.layout != "map" and reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
+    is_rows = x.layout != "map" and reader.order_of(node.input[0])[0] == "plain"
     if weights.ndim != 2 or not (is_rows or len(reader.shapes.get(node.input[0], [])) == 2):
         raise reader.refusal(node, "multiplies other than rows or a vector of channels by a matrix")
     out_first = weights if attributes.get("transB") else weights.T
     kernel = (1, 1) if is_rows else (x.height, x.width)
     shaped = out_first.reshape(len(out_first), x.channels, *kernel).astype(np.int8)
-    layer = EngineLayer(node.name, x, x, kernel, (1, 1), (0, 0), shaped)
+    layer = EngineLayer(node.name, x, x, kernel, weights=shaped)
     _sums(reader, node, layer, scales, (len(out_first), x.height, 1, "rows") if is_rows else None)
 
 
@@ -132,29 +133,22 @@ def _bias(reader: Reader, node: onnx.NodeProto, of_sums: NDArray[np.float32]) ->
 
 def global_average_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     x = _map_at(reader, node)
-    average(reader, node, x, MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1)))
+    average(reader, node, x, MapWindow.whole(x))
 
 
 def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
     """Note an average, whose divisor is the same for all windows: pads count as zeros, or there are none."""
     x = _map_at(reader, node)
     window = _window(reader, node, attributes, x, attributes["kernel_shape"])
-    if _is_beyond(reader, node, window, x) and (attributes.get("ceil_mode") or not attributes.get("count_include_pad")):
-        raise reader.refusal(node, "the average of a window that is partly outside has another divisor")
-    average(reader, node, x, window)
-
-
-def _is_beyond(reader: Reader, node: onnx.NodeProto, window: MapWindow, x: EngineTensor) -> bool:
-    """Whether a window is partly outside of the map."""
-    sides = zip(
-        *(reader.shapes[node.output[0]][2:], window.kernel, window.strides, window.pads, window.dilations),
-        (x.height, x.width),
-        strict=True,
-    )
-    return any(
+    result, extents = reader.shapes[node.output[0]][2:], (x.height, x.width)
+    sides = zip(result, window.kernel, window.strides, window.pads, window.dilations, extents, strict=True)
+    is_outside = any(
         pad > 0 or (out - 1) * stride - pad + (side - 1) * apart + 1 > extent
         for out, side, stride, pad, apart, extent in sides
     )
+    if is_outside and (attributes.get("ceil_mode") or not attributes.get("count_include_pad")):
+        raise reader.refusal(node, "the average of a window that is partly outside has another divisor")
+    average(reader, node, x, window)
 
 
 def _map_at(reader: Reader, node: onnx.NodeProto) -> EngineTensor:
@@ -169,8 +163,7 @@ def average(reader: Reader, node: onnx.NodeProto, x: EngineTensor, window: MapWi
     count = window.kernel[0] * window.kernel[1]
     if max(window.kernel) > MOST_SIDE:
         raise reader.refusal(node, f"averages over more than {MOST_SIDE} lines or columns")
-    ones = np.ones((x.channels, 1, *window.kernel), np.int8)
-    bias = np.zeros(x.channels, np.int64)
+    ones, bias = np.ones((x.channels, 1, *window.kernel), np.int8), np.zeros(x.channels, np.int64)
     layer = _layer(node, x, window, ones, groups=x.channels, bias=bias)
     scale = np.float32(x.scale * np.float32(1 / count))
     reader.pending[node.output[0]] = Pending("sums", (layer, np.full(x.channels, scale)))
@@ -186,29 +179,18 @@ def global_max_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) 
     x = _map_at(reader, node)
     if max(x.height, x.width) > MOST_SIDE:
         raise reader.refusal(node, f"has more than {MOST_SIDE} lines or columns")
-    window = MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1))
-    reader.pending[node.output[0]] = Pending("maximum", _layer(node, x, window, None))
-
-
-def limit(reader: Reader, node: onnx.NodeProto, low: float, high: float) -> None:
-    """Limit what a layer makes before it is quantized."""
-    pending = reader.pending[node.input[0]]
-    if pending.kind not in ("sums", "added", "heads", "joined", "multiplied"):
-        what = "maximum of a pool" if pending.kind == "maximum" else f"result of a {pending.kind}"
-        raise reader.refusal(node, f"limits the {what}")
-    least, most = (min(max(each, low), high) for each in pending.limits)
-    reader.pending[node.output[0]] = replace(pending, limits=(least, most))
+    reader.pending[node.output[0]] = Pending("maximum", _layer(node, x, MapWindow.whole(x), None))
 
 
 def add(reader: Reader, node: onnx.NodeProto) -> None:
     """Note the addition of two tensors, one of which may be a constant for each channel or value."""
     left, right = (_term(reader, node, name) for name in node.input)
-    one = max((name for name in node.input if name in reader.tensors), key=lambda name: math.prod(reader.shapes[name]))
-    x = reader.tensors[one]
-    order = reader.orders.get(one, ("plain", 1))
-    if any(reader.orders.get(name, ("plain", 1)) != order for name in node.input if name in reader.tensors):
+    names = [name for name in node.input if name in reader.tensors]
+    one = max(names, key=lambda name: math.prod(reader.shapes[name]))
+    x, order = reader.tensors[one], reader.order_of(one)
+    if any(reader.order_of(name) != order for name in names):
         raise reader.refusal(node, "adds tensors whose heads are arranged in different orders")
-    for name in (name for name in node.input if name in reader.tensors):
+    for name in names:
         if reader.shapes[name] not in (reader.shapes[one], _pixel_of(reader.shapes[one])):
             raise reader.refusal(node, f"adds {reader.shapes[name]} to {reader.shapes[one]}")
     extents = reader.extents_of(node, x, order[0])
@@ -225,9 +207,9 @@ def multiply(reader: Reader, node: onnx.NodeProto) -> None:
     names = sorted(node.input, key=lambda name: math.prod(reader.shapes[name]), reverse=True)
     own, other = (reader.tensors[name] for name in names)
     whole, part = (reader.shapes[name] for name in names)
-    order = reader.orders.get(names[0], ("plain", 1))
+    order = reader.order_of(names[0])
     is_pixel = part == _pixel_of(whole) and order[0] == "plain"
-    if order != reader.orders.get(names[1], ("plain", 1)) or not (part == whole or is_pixel):
+    if order != reader.order_of(names[1]) or not (part == whole or is_pixel):
         raise reader.refusal(node, f"multiplies {whole} by {part} element by element")
     extents = reader.extents_of(node, own, order[0])
     reader.pending[node.output[0]] = Pending("multiplied", (own, other), extents=extents, order=order)
@@ -237,7 +219,7 @@ def finish_multiplied(reader: Reader, node: onnx.NodeProto, pending: Pending, y:
     """Let the array copy one of two tensors, and the epilogue multiply it by the other one."""
     own, other = pending.source
     residual = Residual(other, own.scale, own.zero, *limits_of(pending, y), is_factor=True)
-    reader.layers.append(replace(copy_of(node.name or node.output[0], own), y=y, residual=residual))
+    reader.layers.append(replace(copy_of(name_of(node), own), y=y, residual=residual))
 
 
 def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
@@ -247,12 +229,12 @@ def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
     if one is None or name not in reader.weights:
         raise reader.refusal(node, "adds what is no quantized tensor")
     values, scales = reader.weights[name]
-    x, shape, order = reader.tensors[one], reader.shapes[one], reader.orders.get(one, ("plain", 1))[0]
+    x, shape, order = reader.tensors[one], reader.shapes[one], reader.order_of(one)[0]
     if values.ndim > len(shape) or np.broadcast_shapes(values.shape, shape) != tuple(shape):
         raise reader.refusal(node, f"adds a constant of {list(values.shape)} to {shape}")
     zero, number = constant_format(reader, node, values, scales)
     layout = reader.extents_of(node, x, order)[3]
-    constant = replace(x, name=f"{node.name or node.output[0]}/{name}", layout=layout, **number)
+    constant = replace(x, name=f"{name_of(node)}/{name}", layout=layout, **number)
     reader.added.append((constant, constant.arranged(np.broadcast_to(values + zero, shape)).astype(np.int8)))
     return constant
 
@@ -296,21 +278,20 @@ def finish_maximum(reader: Reader, node: onnx.NodeProto, pending: Pending, y: En
 def finish_addition(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
     """Let the later one of two layers add the other one's result behind its own, or the array copy one of them."""
     extents = {(each.channels, each.height, each.width) for each in (*pending.source, y)}
+    layer = None
     if extents == {(y.channels, y.height, y.width), (y.channels, 1, 1)}:  # a pixel that is added to all of them
         other, own = sorted(pending.source, key=lambda tensor: tensor.height * tensor.width)
-        residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
-        reader.layers.append(replace(copy_of(node.name or node.output[0], own), y=y, residual=residual))
-        return
-    if len(extents) > 1:
+    elif len(extents) > 1:
         raise reader.refusal(node, "the operands of the addition have different extents")
-    places = {layer.y.name: place for place, layer in enumerate(reader.layers)}
-    other, own = sorted(pending.source, key=lambda tensor: places.get(tensor.name, -1))
-    residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
-    layer = reader.layers[places[own.name]] if own.name in places else None
-    if layer is None or not _takes_along(layer, own, other, reader):
-        layer = copy_of(node.name or node.output[0], own)
     else:
+        made = {each.y.name: place for place, each in enumerate(reader.layers)}
+        other, own = sorted(pending.source, key=lambda tensor: made.get(tensor.name, -1))
+        layer = reader.layers[made[own.name]] if own.name in made else None
+    if layer is not None and _takes_along(layer, own, other, reader):
         reader.layers.remove(layer)
+    else:
+        layer = copy_of(name_of(node), own)
+    residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
     reader.layers.append(replace(layer, y=y, residual=residual))
 
 
@@ -325,16 +306,11 @@ def copy_of(name: str, x: EngineTensor) -> EngineLayer:
     """Return the layer that multiplies each channel by one."""
     ones, factors = np.ones((x.channels, 1, 1, 1), np.int8), np.ones(x.channels, np.float32)
     bias = np.zeros(x.channels, np.int64)
-    return EngineLayer(name, x, x, (1, 1), (1, 1), (0, 0), ones, groups=x.channels, bias=bias, factors=factors)
+    return EngineLayer(name, x, x, weights=ones, groups=x.channels, bias=bias, factors=factors)
 
 
 def limits_of(pending: Pending, y: EngineTensor) -> tuple[int, int]:
-    low, high = (_quantized(each, y) for each in pending.limits)
+    """Return the limits of the float result as the integers that they are quantized to, and cut off as all are."""
+    limits = np.rint(np.array(pending.limits, np.float32) / y.scale) + y.zero
+    low, high = map(int, np.clip(limits, LEAST, MOST))
     return low, high
-
-
-def _quantized(limit: float, y: EngineTensor) -> int:
-    """Return a limit of the float result as the integer that it is quantized to, and cut off as all are."""
-    if np.isinf(limit):
-        return LEAST if limit < 0 else MOST
-    return int(np.clip(np.rint(np.float32(limit) / y.scale) + y.zero, LEAST, MOST))

@@ -12,7 +12,7 @@ import onnx
 
 from common.fpga.rtl.engine.network import EngineTensor, Layout
 from common.fpga.rtl.engine.reading import maps
-from common.fpga.rtl.engine.reading.reader import HeadOrder, Pending, Reader
+from common.fpga.rtl.engine.reading.reader import HeadOrder, Pending, Reader, name_of
 
 Side = Literal["channels", "lines"]
 # The axis of several tensors side by side, and how the heads of one of them are arranged.
@@ -21,7 +21,7 @@ SIDE_BY_SIDE: Mapping[HeadOrder, tuple[int, HeadOrder]] = {"chunks": (2, "split"
 
 def sides_of(reader: Reader, node: onnx.NodeProto, name: str, x: EngineTensor) -> dict[int, Side]:
     """Return which axes of the model's tensor are the channels and the lines in memory."""
-    shape, order = reader.shapes.get(name, []), reader.orders.get(name, ("plain", 1))[0]
+    shape, order = reader.shapes.get(name, []), reader.order_of(name)[0]
     if order == "plain" and x.layout == "map":
         if shape == [1, x.channels, x.height, x.width]:
             return {1: "channels", 2: "lines"}
@@ -54,7 +54,7 @@ def slice_(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) 
     if len(node.input) > 4 and node.input[4]:
         steps = reader.constant_at(node, 4).tolist()
     sides = sides_of(reader, node, node.input[0], x)
-    if reader.orders.get(node.input[0], ("plain", 1))[0] in SIDE_BY_SIDE:
+    if reader.order_of(node.input[0])[0] in SIDE_BY_SIDE:
         raise reader.refusal(node, "takes several tensors side by side apart")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         taken = range(*slice(start, end, step).indices(shape[axis % len(shape)]))
@@ -73,7 +73,7 @@ def split(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -
     sides = sides_of(reader, node, node.input[0], x)
     if axis not in sides:
         raise reader.refusal(node, "takes apart other than channels or lines")
-    is_one_of_several = reader.orders.get(node.input[0], ("plain", 1))[0] in SIDE_BY_SIDE
+    is_one_of_several = reader.order_of(node.input[0])[0] in SIDE_BY_SIDE
     unit = x.channels // shape[axis] if is_one_of_several else 1
     if len(node.input) > 1 and node.input[1]:
         sizes = reader.constant_at(node, 1).tolist()
@@ -92,7 +92,7 @@ def gather(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) 
     shape = reader.shapes.get(node.input[0], [])
     axis = attributes.get("axis", 0) % max(len(shape), 1)
     sides = sides_of(reader, node, node.input[0], x)
-    order, heads = reader.orders.get(node.input[0], ("plain", 1))
+    order, heads = reader.order_of(node.input[0])
     if order in SIDE_BY_SIDE and axis in sides and index.ndim == 0:
         width = x.channels // shape[axis]
         reader.tensors[node.output[0]] = x.channels_of(int(index.item()) % shape[axis] * width, width)
@@ -108,15 +108,14 @@ def regroup(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
     """Squeeze or Unsqueeze: the same integers, where the channels and the lines stay what they are."""
     name, shape = node.input[0], reader.shapes.get(node.output[0], [])
     x = reader.tensors.get(name)
-    if x is not None and reader.orders.get(name, ("plain", 1))[0] == "plain":
+    if x is not None and reader.order_of(name)[0] == "plain":
         if (x.height, x.width) == (1, 1) and shape in ([1, x.channels], [1, x.channels, 1, 1]):
             reader.tensors[node.output[0]] = x if x.layout == "map" else replace(x, layout="map")
             return
         if x.width == 1 and shape == [1, x.height, x.channels] and x.layout != "map":
             reader.keep(node.output[0], name)
             return
-    order, heads = reader.orders.get(name, ("plain", 1))
-    before = reader.shapes.get(name, [])
+    (order, heads), before = reader.order_of(name), reader.shapes.get(name, [])
     if x is not None and order in SIDE_BY_SIDE and before[SIDE_BY_SIDE[order][0]] == 1:
         axis, alone = SIDE_BY_SIDE[order]
         if shape == [*before[:axis], *before[axis + 1 :]]:
@@ -153,7 +152,7 @@ def _constant(reader: Reader, node: onnx.NodeProto, name: str, like: EngineTenso
     channels, height, width = shape[1:] if like.layout == "map" else (shape[2], shape[1], 1)
     zero, number = maps.constant_format(reader, node, values, scales)
     layout: Layout = "map" if like.layout == "map" else "rows"
-    own = f"{node.name or node.output[0]}/{name}"
+    own = f"{name_of(node)}/{name}"
     tensor = EngineTensor(own, channels, height, width, **number, layout=layout)
     reader.added.append((tensor, tensor.arranged(values + zero).astype(np.int8)))
     return tensor
@@ -164,7 +163,7 @@ def finish_joined(reader: Reader, node: onnx.NodeProto, pending: Pending, y: Eng
     side, parts = pending.source
     low, high = maps.limits_of(pending, y)
     sizes = [getattr(part, "channels" if side == "channels" else "height") for part in parts]
-    own = node.name or node.output[0]
+    own = name_of(node)
     for place, (part, first, size) in enumerate(zip(parts, accumulate([0, *sizes]), sizes, strict=False)):
         to = _part(y, side, first, size)
         if (to.channels, to.height, to.width) != (part.channels, part.height, part.width):

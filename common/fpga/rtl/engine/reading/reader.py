@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -53,12 +54,14 @@ Operator = Callable[["Reader", onnx.NodeProto, Mapping[str, Any]], None]
 Finish = Callable[["Reader", onnx.NodeProto, Pending, EngineTensor], None]
 
 
-class Reader:
-    """The state of reading: what each name of the model is so far.
+def name_of(node: onnx.NodeProto) -> str:
+    return node.name or node.output[0]
 
-    Args:
-        model: with known shapes and a batch of one.
-        finishes: how a layer of each kind of :class:`Pending` is made when its result is quantized.
+
+class Reader:
+    """The state of reading a model with known shapes and a batch of one: what each name of it is so far.
+
+    ``finishes`` say how a layer of each kind of :class:`Pending` is made when its result is quantized.
     """
 
     def __init__(self, model: onnx.ModelProto, finishes: Mapping[str, Finish]) -> None:
@@ -69,10 +72,7 @@ class Reader:
         self.inputs = {each.name for each in self.graph.input} - self.constants.keys()
         known = [*self.graph.value_info, *self.graph.input, *self.graph.output]
         self.shapes = {info.name: [dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in known}
-        self.readers: dict[str, int] = {}
-        for node in self.graph.node:
-            for name in node.input:
-                self.readers[name] = self.readers.get(name, 0) + 1
+        self.readers = Counter(name for node in self.graph.node for name in node.input)
         self.tensors: dict[str, EngineTensor] = {}  # quantized, by the names of the integers and of the floats
         self.pending: dict[str, Pending] = {}
         self.weights: dict[str, tuple[NDArray[Any], NDArray[np.float32]]] = {}
@@ -90,15 +90,14 @@ class Reader:
             operators[node.op_type](self, node, attributes)
             if node.op_type == "QuantizeLinear" and node.input[0] in self.inputs:
                 inputs.append(self.tensors[node.output[0]])
-        missing = [each.name for each in self.graph.output if each.name not in self.tensors]
-        if missing:
+        if missing := [each.name for each in self.graph.output if each.name not in self.tensors]:
             raise PipelineError(missing[0], "is no quantized output", "end the model with DequantizeLinear")
         outputs = tuple(self._output(each.name) for each in self.graph.output)
         return EngineNetwork(tuple(inputs), outputs, tuple(self._needed(outputs)), tuple(self.added))
 
     def _output(self, name: str) -> EngineTensor:
         """Return what the host reads, arranged as the model has it."""
-        tensor, (order, _) = self.tensors[name], self.orders.get(name, ("plain", 1))
+        tensor, (order, _) = self.tensors[name], self.order_of(name)
         if tensor.of is not None or order in ("chunks", "piled"):
             raise PipelineError(name, "is an output that is a part of another tensor")
         return tensor if tensor.layout == "map" else replace(tensor, layout=LAYOUTS.get(order, "rows"))
@@ -109,7 +108,11 @@ class Reader:
         return [layer for layer in self.layers if layer.y.name not in self.functions or layer.y.name in read]
 
     def refusal(self, node: onnx.NodeProto, reason: str) -> PipelineError:
-        return PipelineError(f"{node.op_type} {node.name or node.output[0]}", reason)
+        return PipelineError(f"{node.op_type} {name_of(node)}", reason)
+
+    def order_of(self, name: str) -> tuple[HeadOrder, int]:
+        """Return how the heads of rows are arranged, and how many there are."""
+        return self.orders.get(name, ("plain", 1))
 
     def constant_at(self, node: onnx.NodeProto, place: int) -> NDArray[Any]:
         if node.input[place] not in self.constants:
@@ -163,8 +166,10 @@ class Reader:
         if node.input[0] in self.constants:
             self._quantize_constant(node, *number)
             return
-        if before is not None and pending is None:
-            pending = self._requantized(node, before)
+        if before is not None and pending is None:  # another number format, as one that is joined with nothing
+            order = self.order_of(node.input[0])
+            extents = self.extents_of(node, before, order[0])
+            pending = Pending("joined", ("channels", [before]), extents=extents, order=order)
         if pending is None and node.input[0] not in self.inputs:
             raise self.refusal(node, "quantizes what the engine did not compute")
         extents = pending.extents if pending and pending.extents else self._extents(node, node.input[0])
@@ -174,11 +179,6 @@ class Reader:
             if pending.order[0] != "plain":
                 self.orders[name] = pending.order
             self.finishes[pending.kind](self, node, pending, tensor)
-
-    def _requantized(self, node: onnx.NodeProto, x: EngineTensor) -> Pending:
-        """Return a tensor that becomes one of another number format, as one that is joined with nothing."""
-        order = self.orders.get(node.input[0], ("plain", 1))
-        return Pending("joined", ("channels", [x]), extents=self.extents_of(node, x, order[0]), order=order)
 
     def keep(self, name: str, known: str) -> None:
         """Let a name mean the same integers, in the same order, as another one."""
@@ -213,7 +213,7 @@ class Reader:
         """Whether nothing but one reader of its numbers has a tensor, which is no output."""
         names = [name for name, each in self.tensors.items() if each is tensor]
         outputs = {each.name for each in self.graph.output}
-        return sum(self.readers.get(name, 0) for name in names) <= len(names) and not outputs & set(names)
+        return sum(self.readers[name] for name in names) <= len(names) and not outputs & set(names)
 
     def constant(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if len(attributes) != 1 or not attributes.keys() <= CONSTANT_KINDS.keys():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Second
 from common.fpga.rtl.engine.reading import maps, parts
 from common.fpga.rtl.engine.reading.reader import Extents, HeadOrder, Pending, Reader
-from common.fpga.rtl.engine.rows import MOST_CHANNELS, normalization_work, softmax_work, table_work
+from common.fpga.rtl.engine.rows import MOST_CHANNELS, RowWork, normalization_work, softmax_work, table_work
 
+Work = Callable[[EngineTensor, EngineTensor], RowWork]  # of what is read and written
 LEAST_SOFTMAX_OPSET = 13
 EVERY_BYTE = np.arange(LEAST, MOST + 1)
 TURNS: Mapping[tuple[HeadOrder, tuple[int, ...]], HeadOrder] = {
@@ -44,7 +45,7 @@ def reshape(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
     if x is None or x.layout == "map":
         parts.regroup(reader, node, attributes)
         return
-    order, heads = reader.orders.get(name, ("plain", 1))
+    order, heads = reader.order_of(name)
     lines, channels = x.height, x.channels
     reader.tensors[node.output[0]] = x
     if order == "plain" and len(shape) == 4 and shape[:2] == [1, lines] and shape[2] * shape[3] == channels:
@@ -57,7 +58,7 @@ def reshape(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
 
 def transpose(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
     x = reader.map_at(node)
-    order, heads = reader.orders.get(node.input[0], ("plain", 1))
+    order, heads = reader.order_of(node.input[0])
     turned = TURNS.get((order, tuple(attributes.get("perm", ()))))
     if turned is None or x.layout == "map":
         raise reader.refusal(node, "transposes other than heads, their lines and their channels")
@@ -78,24 +79,22 @@ def matmul(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     for head in range(heads):
         x, second = _part(a, a_order, head, heads), _part(b, b_order, head, heads)
         name = node.name if heads == 1 else f"{node.name}/{head}"
-        layers.append(EngineLayer(name, x, x, (1, 1), (1, 1), (0, 0), None, second=Second(second, is_turned)))
+        layers.append(EngineLayer(name, x, x, second=Second(second, is_turned)))
     depth, channels = (second.channels, second.height) if is_turned else (second.height, second.channels)
     if x.channels != depth:
         raise reader.refusal(node, "multiplies tensors whose extents do not agree")
     extents: Extents = (channels, heads * x.height, 1, "rows")
-    order: tuple[HeadOrder, int] = ("stacked", heads)
     if not is_turned:
-        extents, order = (heads * channels, x.height, 1, "heads" if heads > 1 else "rows"), ("heads", heads)
+        extents = heads * channels, x.height, 1, "heads" if heads > 1 else "rows"
+    order: HeadOrder = "plain" if heads == 1 else "stacked" if is_turned else "heads"
     source = layers, np.float32(a.scale * b.scale)
-    reader.pending[node.output[0]] = Pending(
-        "heads", source, extents=extents, order=order if heads > 1 else ("plain", 1)
-    )
+    reader.pending[node.output[0]] = Pending("heads", source, extents=extents, order=(order, heads))
 
 
 def _heads(reader: Reader, node: onnx.NodeProto, name: str) -> tuple[EngineTensor, HeadOrder, int]:
     if name not in reader.tensors:
         raise reader.refusal(node, f"its operand {name} is no quantized tensor")
-    order, heads = reader.orders.get(name, ("plain", 1))
+    order, heads = reader.order_of(name)
     if order == "split":
         raise reader.refusal(node, "multiplies tensors whose heads are behind the lines")
     return reader.tensors[name], order, heads
@@ -113,8 +112,7 @@ def finish_heads(reader: Reader, node: onnx.NodeProto, pending: Pending, y: Engi
     order: HeadOrder = "stacked" if layers[0].second.is_turned else "heads"
     for head, layer in enumerate(layers):
         part = _part(y, order, head, len(layers))
-        factors = np.full(part.channels, np.float32(scale / y.scale))
-        bias = np.zeros(part.channels, np.int64)
+        factors, bias = np.full(part.channels, np.float32(scale / y.scale)), np.zeros(part.channels, np.int64)
         reader.layers.append(replace(layer, y=part, factors=factors, bias=bias, low=low, high=high))
 
 
@@ -124,10 +122,10 @@ def mean(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
     axes = attributes.get("axes") or (reader.constant_at(node, 1).tolist() if len(node.input) > 1 else [])
     rank = len(reader.shapes[node.input[0]])
     averaged = sorted(axis % rank for axis in axes)
-    is_plain = reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
+    is_plain = reader.order_of(node.input[0])[0] == "plain"
     if averaged != ([2, 3] if x.layout == "map" else [1]) or not is_plain:
         raise reader.refusal(node, f"averages over axes {axes}, and not over all rows or pixels")
-    maps.average(reader, node, x, maps.MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1)))
+    maps.average(reader, node, x, maps.MapWindow.whole(x))
 
 
 # --- row-wise work ---------------------------------------------------------------------------------------------------
@@ -137,7 +135,11 @@ def softmax(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
     is_old = reader.opset < LEAST_SOFTMAX_OPSET  # there, it is over the axis and all behind it
     if is_old and reader.map_at(node).layout == "map" and len(reader.shapes[node.input[0]]) > 2:
         raise reader.refusal(node, f"is older than operator set {LEAST_SOFTMAX_OPSET}, and over several axes")
-    _along_rows(reader, node, attributes.get("axis", 1 if is_old else -1), "softmax", ())
+
+    def work(x: EngineTensor, y: EngineTensor) -> RowWork:
+        return softmax_work(float(x.scale), float(y.scale), y.zero)
+
+    _along_rows(reader, node, attributes.get("axis", 1 if is_old else -1), "softmax", work)
 
 
 def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -146,15 +148,19 @@ def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str,
     beta = _floats(reader, node, 2) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.float32)
     if not {gamma.size, beta.size} <= {1, channels}:
         raise reader.refusal(node, f"its scale and bias are not for {channels} channels")
-    per_channel = [np.broadcast_to(each.reshape(-1), channels) for each in (gamma, beta)]
-    figures = *per_channel, attributes.get("epsilon", 1e-5)
-    _along_rows(reader, node, attributes.get("axis", -1), "normalization", figures)
+    gamma, beta = (np.broadcast_to(each.reshape(-1), channels) for each in (gamma, beta))
+
+    def work(x: EngineTensor, y: EngineTensor) -> RowWork:
+        scales = float(x.scale), float(y.scale)
+        return normalization_work(scales, y.zero, gamma, beta, attributes.get("epsilon", 1e-5))
+
+    _along_rows(reader, node, attributes.get("axis", -1), "normalization", work)
 
 
-def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, figures: tuple[Any, ...]) -> None:
+def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, work: Work) -> None:
     """Note work on the channels of each line, or, as Softmax may be, on those of each pixel of a map."""
     x, shape = reader.map_at(node), reader.shapes[node.input[0]]
-    order = reader.orders.get(node.input[0], ("plain", 1))
+    order = reader.order_of(node.input[0])
     is_map, last = x.layout == "map", len(shape) - 1
     is_whole = shape == [1, x.channels, x.height, x.width][: len(shape)] and x.height * x.width == math.prod(shape[2:])
     # LayerNormalization of a map would be over its columns, too.
@@ -163,21 +169,13 @@ def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, figu
         raise reader.refusal(node, "works on other than the channels of rows")
     if x.channels > MOST_CHANNELS:
         raise reader.refusal(node, f"works on {x.channels} channels, and at most {MOST_CHANNELS} are computed")
-    layer = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None)
-    extents = reader.extents_of(node, x, order[0])
-    reader.pending[node.output[0]] = Pending(kind, (layer, figures), extents=extents, order=order)
+    source, extents = (EngineLayer(node.name, x, x), work), reader.extents_of(node, x, order[0])
+    reader.pending[node.output[0]] = Pending(kind, source, extents=extents, order=order)
 
 
-def finish_softmax(reader: Reader, _: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
-    layer, _ = pending.source
-    work = softmax_work(float(layer.x.scale), float(y.scale), y.zero)
-    reader.layers.append(replace(layer, y=y, rows=work))
-
-
-def finish_normalization(reader: Reader, _: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
-    layer, (gamma, beta, epsilon) = pending.source
-    work = normalization_work((float(layer.x.scale), float(y.scale)), y.zero, gamma, beta, epsilon)
-    reader.layers.append(replace(layer, y=y, rows=work))
+def finish_rows(reader: Reader, _: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    layer, work = pending.source
+    reader.layers.append(replace(layer, y=y, rows=work(layer.x, y)))
 
 
 def _floats(reader: Reader, node: onnx.NodeProto, place: int) -> NDArray[np.float32]:
@@ -203,25 +201,27 @@ def add(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> 
 
 
 def relu(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    if _is_function(reader, node):
-        function(reader, node, attributes)
-    else:
-        maps.limit(reader, node, 0.0, np.inf)
+    _limit(reader, node, attributes, 0.0, np.inf)
 
 
 def clip(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
     names = (*node.input, "", "")[1:3]
     given = [reader.constant_at(node, place).item() if name else None for place, name in enumerate(names, start=1)]
     low, high = given if len(node.input) > 1 else (attributes.get("min"), attributes.get("max"))
-    if _is_function(reader, node):
-        function(reader, node, attributes)
-    else:
-        maps.limit(reader, node, -np.inf if low is None else low, np.inf if high is None else high)
+    _limit(reader, node, attributes, -np.inf if low is None else low, np.inf if high is None else high)
 
 
-def _is_function(reader: Reader, node: onnx.NodeProto) -> bool:
+def _limit(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any], low: float, high: float) -> None:
+    """Limit what a layer makes before it is quantized; else it is a function of one tensor."""
     pending = reader.pending.get(node.input[0])
-    return pending is None or pending.kind == "function"
+    if pending is None or pending.kind == "function":
+        function(reader, node, attributes)
+        return
+    if pending.kind not in ("sums", "added", "heads", "joined", "multiplied"):
+        what = "maximum of a pool" if pending.kind == "maximum" else f"result of a {pending.kind}"
+        raise reader.refusal(node, f"limits the {what}")
+    least, most = (min(max(each, low), high) for each in pending.limits)
+    reader.pending[node.output[0]] = replace(pending, limits=(least, most))
 
 
 def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
@@ -244,7 +244,7 @@ def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None
     with np.errstate(all="ignore"):
         (values,) = ReferenceEvaluator(node).run(None, feeds)
     extents = reader.extents_of(node, x, order[0])
-    source = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None), np.asarray(values, np.float32)
+    source = EngineLayer(node.name, x, x), np.asarray(values, np.float32)
     reader.pending[node.output[0]] = Pending("function", source, extents=extents, order=order)
 
 
@@ -255,12 +255,9 @@ def _operand(reader: Reader, node: onnx.NodeProto, place: int) -> tuple[EngineTe
         layer, values = reader.pending[name].source
         return layer.x, reader.pending[name].order, values
     if name in reader.tensors:
-        x, order = reader.tensors[name], reader.orders.get(name, ("plain", 1))
-        return (
-            (x, order, _floats_of(EVERY_BYTE, x))
-            if x.name not in reader.functions
-            else (reader.functions[x.name][0], order, reader.functions[x.name][1])
-        )
+        x = reader.tensors[name]
+        source, values = reader.functions.get(x.name) or (x, _floats_of(EVERY_BYTE, x))
+        return source, reader.order_of(name), values
     if name in reader.pending:
         raise reader.refusal(node, f"its operand {name} is not quantized")
     constant = _floats(reader, node, place)

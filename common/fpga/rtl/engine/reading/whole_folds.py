@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
 
 import numpy as np
 
@@ -25,32 +24,28 @@ def on_whole_folds(network: EngineNetwork, cols: int) -> EngineNetwork:
         PipelineError: a layer writes such a part, and cannot write the whole tensor instead.
     """
     layers = [each for layer in network.layers for each in _reading(layer, cols)]
-    split = {layer.y.whole.name for layer in layers if _begins_inside(layer.y, cols) or _ends_inside(layer.y, cols)}
+    split = {layer.y.whole.name for layer in layers if _is_cut(layer.y, cols)}
     # A product of two tensors is refused by its own name where a head is no whole fold.
     split -= {layer.y.whole.name for layer in layers if layer.second}
     written: dict[str, EngineTensor] = {}
     last = {layer.y.whole.name: place for place, layer in enumerate(layers)}
-    result = []
     for place, layer in enumerate(layers):
-        name = layer.y.whole.name
-        if name in split:
-            whole = layer.y.whole
-            to = whole if last[name] == place else replace(whole, name=f"{name}/{place}")
-            result.append(_writing_all(layer, to, written.get(name)))
-            written[name] = to
-        else:
-            result.append(layer)
-    return replace(network, layers=tuple(result))
+        whole = layer.y.whole
+        if whole.name in split:
+            to = whole if last[whole.name] == place else replace(whole, name=f"{whole.name}/{place}")
+            layers[place] = _writing_all(layer, to, written.get(whole.name))
+            written[whole.name] = to
+    return replace(network, layers=tuple(layers))
 
 
 def _begins_inside(tensor: EngineTensor, cols: int) -> bool:
     return tensor.first_channel % cols > 0
 
 
-def _ends_inside(tensor: EngineTensor, cols: int) -> bool:
-    """Whether the last fold of a part holds channels of another one."""
+def _is_cut(tensor: EngineTensor, cols: int) -> bool:
+    """Whether the first or the last fold of a part holds channels of another one."""
     end = tensor.first_channel + tensor.channels
-    return end % cols > 0 and end < tensor.whole.channels
+    return _begins_inside(tensor, cols) or (end % cols > 0 and end < tensor.whole.channels)
 
 
 def _reading(layer: EngineLayer, cols: int) -> Iterator[EngineLayer]:
@@ -60,30 +55,28 @@ def _reading(layer: EngineLayer, cols: int) -> Iterator[EngineLayer]:
         return
     if _begins_inside(layer.x, cols):
         if layer.weights is None:
-            copied = replace(layer.x, name=f"{layer.y.name}/x", of=None, first_channel=0, first_line=0)
-            yield _reading_all(replace(copy_of(copied.name, layer.x), y=copied))
-            layer = replace(layer, x=copied)
+            yield (copy := _copy(layer.x, f"{layer.y.name}/x"))
+            layer = replace(layer, x=copy.y)
         else:
             layer = _reading_all(layer)
     if layer.residual and _begins_inside(layer.residual.other, cols):
-        other = layer.residual.other
-        copied = replace(other, name=f"{layer.y.name}/added", of=None, first_channel=0, first_line=0)
-        yield _reading_all(replace(copy_of(copied.name, other), y=copied))
-        layer = replace(layer, residual=replace(layer.residual, other=copied))
+        yield (copy := _copy(layer.residual.other, f"{layer.y.name}/added"))
+        layer = replace(layer, residual=replace(layer.residual, other=copy.y))
     yield layer
+
+
+def _copy(part: EngineTensor, name: str) -> EngineLayer:
+    """Return the layer that copies a part of a tensor to one of its own."""
+    copied = replace(part, name=name, of=None, first_channel=0, first_line=0)
+    return _reading_all(replace(copy_of(name, part), y=copied))
 
 
 def _reading_all(layer: EngineLayer) -> EngineLayer:
     """Return the layer that reads all channels of the tensor of which it read a part."""
     assert layer.weights is not None
-    x, whole = layer.x, layer.x.whole
-    out, inside = len(layer.weights), layer.x.channels // layer.groups
-    weights = np.zeros((out, whole.channels, *layer.kernel), np.int8)
-    for channel in range(out):
-        first = x.first_channel + channel // ceil(out / layer.groups) * inside
-        weights[channel, first : first + inside] = layer.weights[channel]
-    lines = replace(x, channels=whole.channels, first_channel=0)
-    return replace(layer, x=lines, weights=weights, groups=1)
+    channels, outputs = layer.x.whole.channels, range(len(layer.weights))
+    weights = layer.dense(channels, outputs, layer.x.first_channel)
+    return replace(layer, x=replace(layer.x, channels=channels, first_channel=0), weights=weights, groups=1)
 
 
 def _writing_all(layer: EngineLayer, y: EngineTensor, before: EngineTensor | None) -> EngineLayer:
@@ -91,11 +84,8 @@ def _writing_all(layer: EngineLayer, y: EngineTensor, before: EngineTensor | Non
     part, zero = layer.y, layer.y.zero
     if layer.weights is None or layer.residual or not layer.low <= zero <= layer.high or part.first_line:
         raise PipelineError(layer.node, f"writes {part.channels} channels from {part.first_channel} on, no whole folds")
-    inside, channels = layer.weights.shape[1], slice(part.first_channel, part.first_channel + part.channels)
-    dense = np.zeros((part.channels, layer.x.channels, *layer.kernel), np.int8)
-    for channel in range(part.channels):
-        first = channel // (part.channels // layer.groups) * inside
-        dense[channel, first : first + inside] = layer.weights[channel]
+    channels = slice(part.first_channel, part.first_channel + part.channels)
+    dense = layer.dense(layer.x.channels, range(part.channels))
     weights = np.zeros((y.channels, layer.x.channels, *layer.kernel), np.int8)
     bias, factors = np.zeros(y.channels, np.int64), np.zeros(y.channels, np.float32)
     weights[channels], bias[channels], factors[channels] = dense, layer.bias, layer.factors
