@@ -70,13 +70,9 @@ class Memory:
         """
         if not 1 <= channels <= self.channel_count:
             raise UnusableValueError("channels", f"{channels} is not possible", f"give 1 to {self.channel_count}")
-        bytes_per_s = channels * min(self.channel_bytes_per_s, port_bytes_per_s(port_bits, clock_mhz))
+        port_bytes_per_s = port_bits / 8 * clock_mhz * 1e6  # in one direction: one word per cycle
+        bytes_per_s = channels * min(self.channel_bytes_per_s, port_bytes_per_s)
         return min(bytes_per_s, self.limit_bytes_per_s)
-
-
-def port_bytes_per_s(port_bits: int, clock_mhz: float) -> float:
-    """Return the bandwidth of an AXI port in one direction: one word per cycle."""
-    return port_bits / 8 * clock_mhz * 1e6
 
 
 @dataclass(frozen=True, slots=True)

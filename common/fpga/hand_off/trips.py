@@ -30,6 +30,7 @@ from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lines
 from common.graphs.number_formats import PRECISION_BITS
 
 Counts = NDArray[np.int64]
+RunPlaces = tuple[Counts, Counts, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Phase:
 class TileTrips:
     """What a tile takes."""
 
+    place: tuple[int, int, int]  # group, row and column
     loaded: Loaded  # operands and constants
     folds: int  # of the tile
     steps: int  # of a fold
@@ -81,15 +83,6 @@ class Together:
     counts: Counts  # how many lines it has
     each: int  # elements that a piece has of one line
     is_single: bool  # whether one line is read at once, wherever it lies
-
-
-@dataclass(frozen=True)
-class RunPlaces:
-    """Where runs of lines begin in a map: address in elements, column, and whether the row is inside of the map."""
-
-    address: Counts
-    column: Counts
-    is_inside: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -132,10 +125,10 @@ class ArrayTrips:
         left = 0
         tiles: list[TileTrips | None] = [*self._tiles(), None, None]
         nothing = Groups(np.zeros(0, np.int64), 0, 0, 0)
-        places = [*self._places, None, None]
         for number, tile in enumerate(tiles):
             computed = tiles[number - 1] if number else None
-            stored = self._groups(*place) if number > 1 and (place := places[number - 2]) else nothing
+            done = tiles[number - 2] if number > 1 else None
+            stored = self._groups(*done.place) if done and done.is_last else nothing
             groups = len(stored.last_rows)
             cycles = 0
             if computed is not None:
@@ -180,7 +173,7 @@ class ArrayTrips:
     def _drain(self) -> int:
         return ceil(self.engine.rows / self.engine.sums_per_cycle)
 
-    @cached_property
+    @property
     def _order(self) -> tuple[tuple[int, int, int, int], ...]:
         """Group, row, column and k of each tile."""
         tile, (rows, cols) = self._tile, self._extents
@@ -188,12 +181,6 @@ class ArrayTrips:
         pairs = [(r, c) for c, r in product(*along[::-1])] if self.call.columns_outside else list(product(*along))
         deep = range(0, self.call.depth, self._depth)
         return tuple((group, *pair, k) for group in range(self.call.layer.groups) for pair in pairs for k in deep)
-
-    @property
-    def _places(self) -> Iterator[tuple[int, int, int] | None]:
-        """Yield group, row and column of each tile whose sums are complete."""
-        for group, row, col, k in self._order:
-            yield (group, row, col) if k + self._depth >= self.call.depth else None
 
     def _lines(self, row: int, col: int) -> tuple[int, int]:
         (rows, cols), tile = self._extents, self._tile
@@ -214,7 +201,7 @@ class ArrayTrips:
             if before is None or (group, channel) != (before[0], before[1] if call.is_transposed else before[2]):
                 loaded += self._constants(group * call.channels + channel, channels)
             folds = ceil(rows / engine.rows) * ceil(cols / engine.cols)
-            yield TileTrips(loaded, folds, ceil(depth / engine.simd), k + depth == call.depth)
+            yield TileTrips((group, row, col), loaded, folds, ceil(depth / engine.simd), k + depth == call.depth)
             before = group, row, col, k
 
     # --- what is read -----------------------------------------------------------------------------------------------
@@ -313,7 +300,7 @@ class ArrayTrips:
 
     @staticmethod
     def _places_of(source: LineSource, group: int, lines: Counts, run: Counts) -> RunPlaces:
-        """Return where the runs of lines begin in the map."""
+        """Return where the runs of lines begin: address in elements, column, and whether the row is in the map."""
         layer, (top, left) = source.layer, source.padding
         x, y = lines % layer.out_width, lines // layer.out_width % layer.out_height
         image = lines // layer.out_width // layer.out_height
@@ -322,24 +309,24 @@ class ArrayTrips:
         column = x * layer.stride_width - left + run % per_row * source.taps * layer.dilation_width
         pixels = (image * layer.in_height + row) * layer.in_width + column
         is_inside = (row >= 0) & (row < layer.in_height)
-        return RunPlaces(group * source.group_pitch + pixels * source.pixel_pitch, column, is_inside)
+        return group * source.group_pitch + pixels * source.pixel_pitch, column, is_inside
 
     def _read(
         self, source: LineSource, places: RunPlaces, together: Together, at: Counts, most: Counts
     ) -> tuple[Counts, list[tuple[Counts, Counts]]]:
         """Return how many elements a piece takes of runs, and the first and last address of each line; -1 if none."""
-        stride, taken, lines = source.layer.stride_width, most, []
+        (address, first_column, is_inside), stride, taken, lines = places, source.layer.stride_width, most, []
         for i in range(int(together.counts.max())):
-            column = places.column + i * stride
+            column = first_column + i * stride
             before, inside = np.maximum(-column, 0), np.minimum(source.taps, source.layer.in_width - column)
-            is_there = places.is_inside & (before < inside) & (i < together.counts)
+            is_there = is_inside & (before < inside) & (i < together.counts)
             low = np.maximum(np.where(is_there, before * source.channels, 0), at)
             high = np.where(is_there, inside * source.channels, 0)
             if together.is_single:
-                room = low - at + self._beat - (places.address + low) % self._word
+                room = low - at + self._beat - (address + low) % self._word
                 taken = np.where(high > low, np.minimum(taken, room), taken)
             high = np.minimum(high, at + taken)
-            start = places.address + i * stride * source.pixel_pitch
+            start = address + i * stride * source.pixel_pitch
             lines.append((start + low, np.where(high > low, start + high - 1, -1)))
         return taken, lines
 

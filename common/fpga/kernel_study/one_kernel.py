@@ -8,12 +8,13 @@ from typing import Any
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES
-from common.fpga.kernel_study.array_builders import conv, gemm
 from common.fpga.kernel_study.kernel_builders import (
     ROWWISE,
     Builder,
     KernelRequest,
     attention,
+    conv,
+    gemm,
     gemv,
     rowwise,
     shortage,

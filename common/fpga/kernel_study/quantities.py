@@ -18,8 +18,8 @@ class Quantity:
     aliases: tuple[str, ...]  # other names of the same quantity
     form: Form  # the kind of value
     meaning: str  # one line of explanation
-    default: Any = None  # None where the quantity must be given, or where its default follows from the others
-    placeholder: str = "N"  # form of a value in a help text: ``N``, ``HxW``
+    default: Any  # None where the quantity must be given, or where its default follows from the others
+    placeholder: str  # form of a value in a help text: ``N``, ``HxW``
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,51 +31,43 @@ class KernelKind:
     example: Mapping[str, Any]
 
 
-def _count(names: str, meaning: str, default: int | None = None) -> Quantity:
+def _named(names: str, meaning: str, default: Any = None, form: Form = "count", placeholder: str = "N") -> Quantity:
     name, *aliases = names.split()
-    return Quantity(name, tuple(aliases), "count", meaning, default)
+    return Quantity(name, tuple(aliases), form, meaning, default, placeholder)
 
 
 def _pair(names: str, meaning: str, default: tuple[int, int] | None, placeholder: str = "HxW") -> Quantity:
-    name, *aliases = names.split()
-    return Quantity(name, tuple(aliases), "pair", meaning, default, placeholder)
+    return _named(names, meaning, default, "pair", placeholder)
 
 
 COMMON = (
-    Quantity("board", (), "text", "a file of configs/boards, or the path of one", "u280", "NAME"),
-    Quantity(
-        "dtype",
-        ("precision",),
-        "number format",
-        "number format: fp64, fp32, bf16, int16, int8 or int4",
-        "fp32",
-        "NAME",
-    ),
-    Quantity("clock_mhz", ("clock",), "positive number", "clock of the kernel (default: the board's)", None, "MHZ"),
-    _count("channels", "memory channels of the operands (default: up to 16)"),
+    _named("board", "a file of configs/boards, or the path of one", "u280", "text", "NAME"),
+    _named("dtype precision", "number format: fp64, fp32, bf16, int16, int8 or int4", "fp32", "number format", "NAME"),
+    _named("clock_mhz clock", "clock of the kernel (default: the board's)", None, "positive number", "MHZ"),
+    _named("channels", "memory channels of the operands (default: up to 16)"),
 )
 ARRAY = (
     _pair("array", "processing elements (default: the fastest array that fits)", None, "ROWSxCOLS"),
-    _count("simd", "products that one element adds per cycle (default: chosen with the array)"),
+    _named("simd", "products that one element adds per cycle (default: chosen with the array)"),
 )
-BATCH = _count("batch", "batch size", 1)
+BATCH = _named("batch", "batch size", 1)
 
 KERNELS: Mapping[str, KernelKind] = {
     "gemv": KernelKind(
         "y = A·x by a streaming kernel, which reads every element of A once.",
         (
-            _count("rows m", "rows of A; length of y"),
-            _count("cols n k", "columns of A; length of x"),
-            _count("vectors", "vectors that are multiplied by A in one call", 1),
+            _named("rows m", "rows of A; length of y"),
+            _named("cols n k", "columns of A; length of x"),
+            _named("vectors", "vectors that are multiplied by A in one call", 1),
         ),
         {"board": "u280", "rows": 4096, "cols": 4096, "dtype": "fp64", "channels": 16, "clock_mhz": 333},
     ),
     "gemm": KernelKind(
         "C (m, n) = A (m, k) · B (k, n) by a systolic array.",
         (
-            _count("m rows", "rows of A and C"),
-            _count("k inner", "columns of A, rows of B"),
-            _count("n cols", "columns of B and C"),
+            _named("m rows", "rows of A and C"),
+            _named("k inner", "columns of A, rows of B"),
+            _named("n cols", "columns of B and C"),
             BATCH,
             *ARRAY,
         ),
@@ -85,17 +77,15 @@ KERNELS: Mapping[str, KernelKind] = {
     "conv": KernelKind(
         "A two-dimensional convolution as an implicit GEMM on a systolic array.",
         (
-            _count("in_channels input_channels", "channels of the input"),
-            _count("height in_height", "rows of the input"),
-            _count("width in_width", "columns of the input (default: as many as rows)"),
-            _count("out_channels output_channels", "channels of the output"),
+            _named("in_channels input_channels", "channels of the input"),
+            _named("height in_height", "rows of the input"),
+            _named("width in_width", "columns of the input (default: as many as rows)"),
+            _named("out_channels output_channels", "channels of the output"),
             _pair("kernel kernel_size kernel_shape", "size of the window: 3 or 3x3", (3, 3)),
             _pair("stride strides", "stride of the window: 1 or 2x2", (1, 1)),
             _pair("dilation dilations", "dilation of the window: 1 or 2x2", (1, 1)),
-            Quantity(
-                "padding", ("pad", "pads"), "count or zero", "zeros added at every border (default: half the window)"
-            ),
-            _count("groups", "channel groups; one per channel makes the convolution depthwise", 1),
+            _named("padding pad pads", "zeros added at every border (default: half the window)", None, "count or zero"),
+            _named("groups", "channel groups; one per channel makes the convolution depthwise", 1),
             BATCH,
             *ARRAY,
         ),
@@ -105,20 +95,20 @@ KERNELS: Mapping[str, KernelKind] = {
     "attention": KernelKind(
         "softmax(Q·Kᵀ)·V of all heads as one kernel, which keeps the scores on the chip.",
         (
-            _count("heads", "heads, summed over the batch", 1),
-            _count("tokens queries rows", "rows of Q"),
-            _count("keys", "rows of K and V (default: as many as of Q)"),
-            _count("head_dim k", "columns of Q and K of one head", 64),
-            _count("value_dim", "columns of V of one head (default: as many as of Q)"),
-            _count("lanes", "multiply-accumulates per cycle in each product of a head (default: the quickest kernel)"),
-            _count("heads_parallel", "heads that are computed at once", 1),
+            _named("heads", "heads, summed over the batch", 1),
+            _named("tokens queries rows", "rows of Q"),
+            _named("keys", "rows of K and V (default: as many as of Q)"),
+            _named("head_dim k", "columns of Q and K of one head", 64),
+            _named("value_dim", "columns of V of one head (default: as many as of Q)"),
+            _named("lanes", "multiply-accumulates per cycle in each product of a head (default: the quickest kernel)"),
+            _named("heads_parallel", "heads that are computed at once", 1),
         ),
         {"board": "u280", "heads": 12, "tokens": 1024, "head_dim": 64, "dtype": "int8"},
     ),
     **{
         name: KernelKind(
             f"{operator} of rows by a streaming kernel.",
-            (_count("rows m", "rows"), _count("width cols n", "elements of a row")),
+            (_named("rows m", "rows"), _named("width cols n", "elements of a row")),
             {"board": "u280", "rows": 1024, "width": 768},
         )
         for name, operator in {"layernorm": "Layer normalization", "softmax": "Softmax", "gelu": "GELU"}.items()

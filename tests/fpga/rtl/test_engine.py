@@ -22,7 +22,6 @@ from common.fpga.rtl import programs
 from common.fpga.rtl.engine import simulate
 from common.fpga.rtl.engine.cycles import (
     DescriptorQueues,
-    Move,
     best_tilings,
     network_cycles,
     planned_cycles,
@@ -31,6 +30,7 @@ from common.fpga.rtl.engine.cycles import (
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
+from common.fpga.rtl.engine.places import INPUT, Transfer
 from common.fpga.rtl.engine.program import laid_out, mantissa_and_shift, program_of, residual_factors
 from common.fpga.rtl.engine.reading.layers import OPERATORS, layers_of
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
@@ -420,8 +420,8 @@ def test_a_map_of_many_lines_is_divided_into_single_lines():
 
 def test_words_of_a_transfer_by_hand():
     # 100 words in bursts of 8, at 1.5 cycles each; the requests of 25 words that lie apart take two cycles each.
-    assert word_cycles(Move(0, 100), SMALL, STALLS) == 150
-    assert word_cycles(Move(0, 25, 25, 64), SMALL, QUIET) == 50
+    assert word_cycles(Transfer(INPUT, 0, 1, 100), SMALL, STALLS) == 150
+    assert word_cycles(Transfer(INPUT, 0, 25, 1, 64), SMALL, QUIET) == 50
 
 
 def test_rows_that_are_open_by_hand():

@@ -130,15 +130,11 @@ class AttentionEngine(OnPorts):
         units = (lanes + softmax + tiles + kv).times(self.heads_parallel)
         return (self.costs.control + units + ports + channels).whole()
 
-    def can_compute(self, task: Task) -> bool:
-        """Return whether a task is a softmax between two products, of heads that the tile's registers hold."""
-        if task.precision != self.precision or task.on_chip_bytes or (heads := heads_of(task)) is None:
-            return False
-        return max(heads.head_dim, heads.value_dim) <= self.head_dim_limit
-
     def estimate(self, task: Task) -> KernelEstimate | None:
-        heads = heads_of(task)
-        if heads is None or not self.can_compute(task):
+        """Estimate a softmax between two products, of heads that the tile's registers hold; None for another task."""
+        if task.precision != self.precision or task.on_chip_bytes or (heads := heads_of(task)) is None:
+            return None
+        if max(heads.head_dim, heads.value_dim) > self.head_dim_limit:
             return None
         return self.estimate_attention(heads, bytes_beside=max(0, task.border_bytes - round(self._border_bytes(heads))))
 

@@ -90,15 +90,14 @@ class RowwiseEngine(OnPorts):
         units = (lane.times(self.lanes) + once + rows).times(self.ports.count)
         return (self.costs.control + units + ports + channels).whole()
 
-    def can_compute(self, task: Task) -> bool:
-        """Return whether a task has no product, and the lanes have every operator that it needs."""
-        if task.precision != self.precision or not is_streamed(task):
-            return False
-        return all(count <= self.lane.get(name, 0) for name, count in task_lane(task).items())
-
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """Estimate one call: row-wise operators and pools run one after the other, others within their streams."""
-        if not self.can_compute(task):
+        """Estimate one call: row-wise operators and pools run one after the other, others within their streams.
+
+        None where the task has a product, or needs an operator that the lanes do not have.
+        """
+        if task.precision != self.precision or not is_streamed(task):
+            return None
+        if any(count > self.lane.get(name, 0) for name, count in task_lane(task).items()):
             return None
         reductions = [layer for layer in task.layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
         pools = [layer for layer in task.layers if isinstance(layer, Pooling)]

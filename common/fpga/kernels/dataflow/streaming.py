@@ -100,17 +100,16 @@ class StreamingGemv(OnPorts):
         ports = self.costs.ports(self.ports.count + 2 * self.vectors, self.ports.port_bits)
         return (self.costs.control + lanes + ports + channels).whole()
 
-    def can_compute(self, task: Task) -> bool:
-        """Return whether a task is one matrix product, with element-wise operators on its result."""
+    def estimate(self, task: Task) -> KernelEstimate | None:
+        """Estimate one matrix product, with element-wise operators on its result; None for another task.
+
+        The second operand is streamed; its columns are the rows of the GEMV.
+        """
         products = [layer for layer in task.layers if isinstance(layer, Matmul)]
         are_known = all(isinstance(layer, Matmul | Pointwise) for layer in task.layers)
-        return task.precision == self.precision and not task.on_chip_bytes and len(products) == 1 and are_known
-
-    def estimate(self, task: Task) -> KernelEstimate | None:
-        """Estimate one call. The second operand is streamed; its columns are the rows of the GEMV."""
-        if not self.can_compute(task):
+        if task.precision != self.precision or task.on_chip_bytes or len(products) != 1 or not are_known:
             return None
-        product = next(layer for layer in task.layers if isinstance(layer, Matmul))
+        (product,) = products
         bits = PRECISION_BITS[self.precision]
         own = ceil(product.batch * (product.k * product.n + product.m * (product.k + product.n)) * bits / 8)
         beside = max(0, task.border_bytes - own)

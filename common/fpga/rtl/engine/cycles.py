@@ -31,9 +31,9 @@ from math import ceil, inf
 
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, LOAD_WORDS, STORE_WORDS, EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
-from common.fpga.rtl.engine.network import EngineNetwork, EngineTensor, Residual
-from common.fpga.rtl.engine.places import MemoryPlaces
-from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling, tilings
+from common.fpga.rtl.engine.network import EngineNetwork
+from common.fpga.rtl.engine.places import MemoryPlaces, Transfer, loads_of, pixels_of
+from common.fpga.rtl.engine.tiling import EngineTile, Tiling, tilings
 
 # Cycles between the units, as the Verilog has them.
 DESCRIPTOR_CYCLES = 4  # from the end of what a descriptor waits for to the first request
@@ -53,19 +53,6 @@ PASS_GAP_CYCLES = 7  # between two passes over a row
 ROW_PASSES = {"table": (1, 0), "softmax": (3, 24), "normalization": (2, 41)}  # and cycles of the work on a row's sums
 NO_CYCLES = 1e-9  # what is left of a transfer that is over
 ROW_LATENCY_CYCLES = 7  # from the last pass to the end of the call
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Words that are loaded or stored, in ``rows`` whose starts are ``stride_bytes`` apart.
-
-    ``address`` is that of the first one.
-    """
-
-    address: int
-    words: int
-    rows: int = 1
-    stride_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +188,7 @@ class _Clock:
         self.left = [0.0, 0.0]  # when the sums of each piece have left: of two, they may be under way
         self.rows, self.refreshes = OpenRows(self.timing), 0
         self.weights: dict[int, tuple[int, int]] = {}  # addresses of blocks, by their first fold
-        self.moves: list[list[Move]] = []  # what each tile loads, of the tiles that the host knows
+        self.moves: list[list[Transfer]] = []  # what each tile loads, of the tiles that the host knows
 
     def run(self) -> float:
         """Return when the last tile is stored."""
@@ -245,7 +232,8 @@ class _Clock:
         free = self.computed[place - 2] if place > 1 else 0.0
         if place == len(self.moves):
             tile = self.tiling.tiles[place]
-            self.moves.append(self._loads(tile))
+            loads = loads_of(self.tiling, tile, self.places, self._packed(tile))
+            self.moves.append([load.joined(self._design.word_bytes) for load in loads])
             self.queues.add(["load"] * len(self.moves[-1]) + ["compute"] * len(tile.pieces) + ["store"])
         moves = self.moves[place]
         if not moves:
@@ -262,14 +250,15 @@ class _Clock:
         place = len(self.stored)
         if place == len(self.computed):
             return None
-        move = self._results(self.tiling.tiles[place], self.tiling.layer.y)
+        results = pixels_of(self.tiling, self.tiling.tiles[place], self.places, self.tiling.layer.y)
+        move = results.joined(self._design.word_bytes)
         # A burst begins when all of its words are there.
         begins = max(self.computed[place], self.queues.when("store")) + DESCRIPTOR_CYCLES
         self.queues.take("store", begins)
-        begins += min(move.words // move.rows, self._design.burst_words)
+        begins += min(move.words, self._design.burst_words)
         return self._job(max(begins, self.store_free), [move], 0.0)
 
-    def _job(self, begins: float, moves: list[Move], latency: float) -> _Job:
+    def _job(self, begins: float, moves: list[Transfer], latency: float) -> _Job:
         """Return transfers on the bus; where many short bursts have a long latency, they wait for each other."""
         timing, count = self.timing, sum(bursts_of(move, self._design) for move in moves)
         taken = {True: 0.0, False: 0.0}  # by short bursts and by long ones
@@ -289,20 +278,20 @@ class _Clock:
         banks = [(bursts_of(move, self._design) / count, self._banks(move)) for move in moves]
         return _Job(begins, left, left / count, banks)
 
-    def _banks(self, move: Move) -> frozenset[int]:
-        size = max(move.words * self._design.word_bytes, move.rows * move.stride_bytes)
+    def _banks(self, move: Transfer) -> frozenset[int]:
+        size = move.rows * max(move.words * self._design.word_bytes, move.stride_bytes)
         first, end = move.address // self.timing.row_bytes, (move.address + size - 1) // self.timing.row_bytes + 1
         count = self.timing.bank_count
         return frozenset(row % count for row in range(first, min(end, first + count)))
 
-    def _misses(self, move: Move, start: float) -> int:
+    def _misses(self, move: Transfer, start: float) -> int:
         """Return the rows that a transfer opens, and keep them."""
         timing, size = self.timing, self._design.word_bytes
         interval = timing.refresh_interval_cycles
         if interval and start // interval > self.refreshes:
             self.refreshes = int(start // interval)
             self.rows.close()
-        return self.rows.misses(move.address, move.words // move.rows * size, move.rows, move.stride_bytes)
+        return self.rows.misses(move.address, move.words * size, move.rows, move.stride_bytes)
 
     def _computed(self, place: int) -> float:
         """Return when a tile is computed."""
@@ -340,57 +329,13 @@ class _Clock:
     def _design(self) -> EngineDesign:
         return self.tiling.design
 
-    def _loads(self, tile: EngineTile) -> list[Move]:
-        tiling, layer = self.tiling, self.tiling.layer
-        loads = []
-        if tile.loads_weights:
-            weights, constants = self._weights(tile)
-            if layer.second:
-                loads += [self._second(*place) for place in tiling.second_loads(tile)]
-            elif tiling.packed_words(tile):
-                loads.append(Move(weights, tiling.packed_words(tile)))
-            loads.append(Move(constants, tiling.constant_words(tile)))
-        if tile.loads_input:
-            first, lines = tiling.band(tile)
-            loads.append(self._move(layer.x, (first, 0), lines * layer.x.width, tiling.pitch))
-        if layer.residual:
-            loads.append(self._residual(tile, layer.residual))
-        return loads
-
-    def _residual(self, tile: EngineTile, residual: Residual) -> Move:
-        """Return what is loaded of a residual; a single pixel is loaded for each pixel of the result."""
-        if not residual.is_single_pixel:
-            return self._results(tile, residual.other)
-        address, _ = self.places.pixel(residual.other, 0, tile.first_fold * self._design.cols)
-        rows, words = tile.lines * self.tiling.layer.y.width, tile.folds * self._design.words_per_fold
-        return Move(address, rows * words, rows)
-
-    def _weights(self, tile: EngineTile) -> tuple[int, int]:
+    def _packed(self, tile: EngineTile) -> tuple[int, int]:
         """Return the addresses of a block's weights and constants, which it gets with its first tile."""
-        if tile.first_fold not in self.weights:
+        if tile.loads_weights and tile.first_fold not in self.weights:
             words = self.tiling.packed_words(tile), self.tiling.constant_words(tile)
             first, second = (self.places.allocate(each * self._design.word_bytes) for each in words)
             self.weights[tile.first_fold] = first, second
-        return self.weights[tile.first_fold]
-
-    def _second(self, piece: Piece, fold: int) -> Move:
-        second = self.tiling.layer.second
-        assert second is not None
-        first, channel = piece.first_word * self._design.word_bytes, fold * self._design.cols
-        start = (channel, first) if second.is_turned else (first, channel)
-        return self._move(second.tensor, start, *self.tiling.second_rows(piece, fold))
-
-    def _results(self, tile: EngineTile, tensor: EngineTensor) -> Move:
-        start = tile.first_line, tile.first_fold * self._design.cols
-        rows = tile.lines * self.tiling.layer.y.width
-        return self._move(tensor, start, rows, tile.folds * self._design.words_per_fold)
-
-    def _move(self, tensor: EngineTensor, start: tuple[int, int], rows: int, words: int) -> Move:
-        """Return the transfer of so many words of each of some pixels of a tensor, from a line and a channel on."""
-        address, stride = self.places.pixel(tensor, *start)
-        if words * self._design.word_bytes == stride:
-            return Move(address, rows * words)
-        return Move(address, rows * words, rows, stride)
+        return self.weights.get(tile.first_fold, (0, 0))
 
 
 def row_cycles(tiling: Tiling, tile: EngineTile) -> int:
@@ -404,10 +349,10 @@ def row_cycles(tiling: Tiling, tile: EngineTile) -> int:
     return rows * (passes * (words + PASS_GAP_CYCLES) + scalar) + ROW_LATENCY_CYCLES
 
 
-def bursts_of(move: Move, design: EngineDesign) -> int:
-    return move.rows * ceil(move.words / move.rows / design.burst_words)
+def bursts_of(move: Transfer, design: EngineDesign) -> int:
+    return move.rows * ceil(move.words / design.burst_words)
 
 
-def word_cycles(move: Move, design: EngineDesign, timing: MemoryTiming) -> float:
+def word_cycles(move: Transfer, design: EngineDesign, timing: MemoryTiming) -> float:
     """Return the cycles of the words of a transfer on the memory's bus, or of the requests of its bursts."""
-    return max(move.words * timing.word_cycles, bursts_of(move, design) * BURST_CYCLES)
+    return max(move.rows * move.words * timing.word_cycles, bursts_of(move, design) * BURST_CYCLES)

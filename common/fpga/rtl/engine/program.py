@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import LEAST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
-from common.fpga.rtl.engine.places import MemoryPlaces
+from common.fpga.rtl.engine.places import (
+    CONSTANTS,
+    INPUT,
+    RESIDUAL,
+    TABLE,
+    WEIGHTS,
+    MemoryPlaces,
+    Transfer,
+    loads_of,
+    pixels_of,
+)
 from common.fpga.rtl.engine.rows import SHIFTS, RowWork
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling
 from common.messages.errors import PipelineError
@@ -29,7 +39,6 @@ PRODUCT_BITS = 17  # of the factor of a product of two tensors
 POOL, ADDS, COMPLETES, ADDS_RESIDUAL = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 ROWS, SOFTMAX, NORMALIZATION, PER_CHANNEL = 1 << 8, 1 << 9, 1 << 10, 1 << 11
 MULTIPLIES = 1 << 9  # of a call that is no row-wise work
-INPUT, WEIGHTS, CONSTANTS, RESIDUAL, TABLE = range(5)  # targets of a load
 TURNED = 1 << 5  # the rows of a load become columns of weights
 LEAST_SHIFT, MOST_SHIFT = 1, 64
 
@@ -109,7 +118,7 @@ class _Builder:
     # After each tile: descriptors of `compute` and of `store` up to it.
     computed: list[int] = field(default_factory=lambda: [0, 0])
     stored: list[int] = field(default_factory=lambda: [0, 0])
-    halves: dict[int, int] = field(default_factory=lambda: {INPUT: 0, WEIGHTS: 0, CONSTANTS: 0, RESIDUAL: 0})
+    halves: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(5), 0))  # by the target of a load
 
     def _constant(self, content: NDArray[Any]) -> int:
         data = content.reshape(-1).view(np.uint8)
@@ -121,41 +130,30 @@ class _Builder:
         self.descriptors.append(Descriptor(unit, tuple(word & 0xFFFFFFFF for word in words)))
         self.counts[unit] += 1
 
-    def _move(
-        self, unit: str, target: int, needs: tuple[int, int], address: int, place: int, rows: tuple[int, int, int]
-    ) -> None:
-        """Give a load or a store of ``rows``: their number, their words and the bytes from one to the next."""
-        count, words, stride = rows
-        if count == 1 or (words * self.design.word_bytes == stride and not target & TURNED):
-            count, words = 1, count * words
-        if words >= 1 << 16 or count >= 1 << 16:
-            raise PipelineError("load", f"{count} rows of {words} words do not fit a descriptor")
-        self._give(unit, (target, _pair(*needs), address, _pair(place, words), count << 16, stride))
+    def _move(self, unit: str, target: int, needs: tuple[int, int], moved: Transfer, place: int) -> None:
+        """Give a load or a store, which begins at a word of the buffer."""
+        rows, words = moved.rows, moved.words
+        if words * self.design.word_bytes == moved.stride_bytes and not moved.is_turned:
+            rows, words = 1, rows * words
+        if words >= 1 << 16 or rows >= 1 << 16:
+            raise PipelineError("load", f"{rows} rows of {words} words do not fit a descriptor")
+        fields = (target, _pair(*needs), moved.address, _pair(place, words), rows << 16, moved.stride_bytes)
+        self._give(unit, fields)
 
     def tile(self, tiling: Tiling, tile: EngineTile, before: int, weights: dict[int, tuple[int, int]]) -> None:
         layer, design = tiling.layer, self.design
+        if tile.loads_weights and tile.first_fold not in weights:
+            weights[tile.first_fold] = self._packed(tiling, tile)
         needs = (self.computed[-2], before)
-        if tile.loads_weights:
-            if tile.first_fold not in weights:
-                weights[tile.first_fold] = self._packed(tiling, tile)
-            self._load_weights(tiling, tile, needs, weights[tile.first_fold])
-        if tile.loads_input:
-            first, lines = tiling.band(tile)
-            at, stride = self.places.pixel(layer.x, first)
-            self._fill(INPUT, needs, at, (lines * layer.x.width, tiling.pitch, stride))
-        pixels, row_words = tile.lines * layer.y.width, tile.folds * design.words_per_fold
-        if layer.residual:
-            line, apart = (0, 0) if layer.residual.is_single_pixel else (tile.first_line, 1)
-            of_residual, step = self.places.pixel(layer.residual.other, line, tile.first_fold * design.cols)
-            self._fill(RESIDUAL, needs, of_residual, (pixels, row_words, step * apart))
+        for moved in loads_of(tiling, tile, self.places, weights.get(tile.first_fold, (0, 0))):
+            self._load(moved, needs)
         result = len(self.stored) % 2 * design.result_depth // 2
         for piece in tile.pieces:
             of_piece = self._row_work if layer.rows else self._compute
             self._give("compute", of_piece(tiling, tile, piece, result))
         self.computed.append(self.counts["compute"])
-        at, stride = self.places.pixel(layer.y, tile.first_line, tile.first_fold * design.cols)
-        needs, place = (self.counts["compute"], 0), result * design.words_per_fold
-        self._move("store", 0, needs, at, place, (pixels, row_words, stride))
+        results = pixels_of(tiling, tile, self.places, layer.y)
+        self._move("store", 0, (self.counts["compute"], 0), results, result * design.words_per_fold)
         self.stored.append(self.counts["store"])
 
     def _packed(self, tiling: Tiling, tile: EngineTile) -> tuple[int, int]:
@@ -167,33 +165,13 @@ class _Builder:
             first = np.zeros(0, np.int8) if layer.second else packed_weights(tiling, tile)
         return self._constant(first), self._constant(packed_constants(layer, tile, self.design))
 
-    def _load_weights(self, tiling: Tiling, tile: EngineTile, needs: tuple[int, int], at: tuple[int, int]) -> None:
-        layer, design = tiling.layer, self.design
-        if layer.second:
-            self.halves[WEIGHTS] ^= 1
-            place = self.halves[WEIGHTS] * self._half(WEIGHTS)
-            for piece, fold in tiling.second_loads(tile):
-                self._load_second(tiling, piece, fold, needs, place)
-                place += tiling.steps(piece) * design.words_per_fold
-        elif layer.rows and layer.rows.table.size:
-            self._move("load", TABLE << 2, needs, at[0], 0, (1, layer.rows.table.nbytes // design.word_bytes, 0))
-        elif not layer.rows:
-            self._fill(WEIGHTS, needs, at[0], (1, tiling.weight_words(tile), 0))
-        self._fill(CONSTANTS, needs, at[1], (1, tiling.constant_words(tile), 0))
-
-    def _load_second(self, tiling: Tiling, piece: Piece, fold: int, needs: tuple[int, int], place: int) -> None:
-        """Load what one fold of a piece needs of a second tensor: its lines are columns of weights, or their steps."""
-        second, design = tiling.layer.second, self.design
-        assert second is not None
-        rows, words = tiling.second_rows(piece, fold)
-        first = piece.first_word * design.word_bytes
-        if second.is_turned:
-            at, stride = self.places.pixel(second.tensor, fold * design.cols, first)
-            target, place = WEIGHTS << 2 | TURNED, place // design.words_per_fold // design.word_bytes
-        else:
-            at, stride = self.places.pixel(second.tensor, first, fold * design.cols)
-            target = WEIGHTS << 2
-        self._move("load", target, needs, at, place, (rows, words, stride))
+    def _load(self, moved: Transfer, needs: tuple[int, int]) -> None:
+        """Load into the half of a buffer that was not filled last, or behind what was loaded into it just before."""
+        self.halves[moved.target] ^= moved.offset == 0
+        place = self.halves[moved.target] * self._half(moved.target) + moved.offset
+        if moved.is_turned:  # lines of a second tensor are columns of weights, else their steps
+            place //= self.design.words_per_fold * self.design.word_bytes
+        self._move("load", moved.target << 2 | (TURNED if moved.is_turned else 0), needs, moved, place)
 
     def _half(self, target: int) -> int:
         """Return the words of memory that half of a buffer holds."""
@@ -203,14 +181,10 @@ class _Builder:
             WEIGHTS: (design.weight_depth, design.cols * design.simd // design.word_bytes),
             CONSTANTS: (design.channel_depth, design.cols * CONSTANT_BYTES // design.word_bytes),
             RESIDUAL: (design.result_depth, design.words_per_fold),
+            TABLE: (0, 0),  # it has one place
         }
         depth, words = per_word[target]
         return depth // 2 * words
-
-    def _fill(self, target: int, needs: tuple[int, int], address: int, rows: tuple[int, int, int]) -> None:
-        """Load into the half of a buffer that was not filled last."""
-        self.halves[target] ^= 1
-        self._move("load", target << 2, needs, address, self.halves[target] * self._half(target), rows)
 
     def _row_work(self, tiling: Tiling, tile: EngineTile, _: Piece, result: int) -> list[int]:
         """Return the descriptor of row-wise work; a function sees all rows as a single one."""
