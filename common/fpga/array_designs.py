@@ -7,7 +7,7 @@ that the buffers hold, the ports to memory, and whether the array is in one regi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from common.fpga.coefficients import Models
@@ -16,11 +16,11 @@ from common.fpga.device.resources import UNLIMITED, Resources, amounts
 from common.fpga.engine_catalogue import (
     ARRAY_SIDES,
     ARRAY_SIMD,
+    ArrayCatalogue,
     ServedTasks,
     Size,
     array_ports,
     array_rooms,
-    fitting_array,
     halves,
 )
 from common.fpga.kernels.systolic.array import SystolicArray
@@ -81,29 +81,17 @@ class DesignSet:
 
 
 @dataclass(frozen=True)
-class ArrayBuilder:
-    """Builds arrays for a model on a board, with the resources and the clock that a plan uses."""
+class ArrayBuilder(ArrayCatalogue):
+    """Builds the arrays of designs."""
 
-    board: Board
-    precision: str
-    models: Models
-    served: ServedTasks  # what the arrays compute
     limits: Resources = UNLIMITED  # the most that an array may take of each resource, however much the board has
-    _epilogues: dict[Size, Resources] = field(default_factory=dict)
 
     def built(self, design: ArrayDesign) -> SystolicArray | None:
         """Return the array of a design; None where it does not fit the region with the most DSPs, or the board."""
-        board, size = self.board, design.size
-        budget = board.total_budget if design.spans_regions else max(board.budgets, key=lambda budget: budget.dsp)
-        if size not in self._epilogues:
-            self._epilogues[size] = self.served.epilogue(size, board, self.precision, self.models)
-        ports = array_ports(board, design.port_count)
-        array = fitting_array(
-            *(size, board, self.precision, self.models, self.served, ports, budget.least(self.limits)),
-            self._epilogues[size],
-            spans_regions=design.spans_regions,
-            tile=design.tile,
-        )
+        board, spans = self.board, design.spans_regions
+        budget = board.total_budget if spans else max(board.budgets, key=lambda budget: budget.dsp)
+        ports, most = array_ports(board, design.port_count), budget.least(self.limits)
+        array = self.fitting(design.size, ports, most, spans_regions=spans, tile=design.tile)
         return None if array is None else replace(array, variant=design.variant)
 
     def share(self, array: SystolicArray) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, prod
 from typing import TypeVar
@@ -112,14 +112,42 @@ class ServedTasks:
     def serves(self) -> Serves:
         return "product" if len(self.counts) == 1 else "network"
 
-    def epilogue(self, size: Size, board: Board, precision: str, models: Models) -> Resources:
-        """Return the operators behind the products of an array."""
-        return epilogue(size, precision, self.products, models.dataflow.on(board.dsp_type))
+
+@dataclass(frozen=True)
+class ArrayCatalogue:
+    """Builds arrays for a model on a board, with the resources and the clock that a plan uses."""
+
+    board: Board
+    precision: str
+    models: Models
+    served: ServedTasks  # what the arrays compute
+    _epilogues: dict[Size, Resources] = field(default_factory=dict, init=False)
+
+    def fitting(
+        self, size: Size, ports: MemoryPorts, budget: Resources, *, spans_regions: bool, tile: Tile | None = None
+    ) -> SystolicArray | None:
+        """Return an array at the clock at which it closes; None where it does not fit the budget."""
+        board, precision, models = self.board, self.precision, self.models
+        rate = board.macs_per_dsp[precision]
+        if dsp_count(*size, precision, rate) > budget.dsp:
+            return None
+        if size not in self._epilogues:
+            costs = models.dataflow.on(board.dsp_type)
+            self._epilogues[size] = epilogue(size, precision, self.served.products, costs)
+        array = build_array(
+            *(size, precision, ports, rate, models.systolic, tile),
+            spans_regions=spans_regions,
+            kept_bytes=self.served.kept_bytes,
+            room=budget,
+            epilogue=self._epilogues[size],
+            serves=self.served.serves,
+        )
+        return closing(array, board, models) if array.resources.fits(budget) else None
 
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    served = ServedTasks.of(tasks)
+    catalogue = ArrayCatalogue(board, precision, models, served := ServedTasks.of(tasks))
     if not served.counts:
         return []
     ports = array_ports(board)
@@ -127,8 +155,7 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
     for budget, spans in array_rooms(board, room):
 
         def built(size: Size, budget: Resources = budget, spans: bool = spans) -> SystolicArray | None:
-            behind = served.epilogue(size, board, precision, models)
-            return fitting_array(size, board, precision, models, served, ports, budget, behind, spans_regions=spans)
+            return catalogue.fitting(size, ports, budget, spans_regions=spans)
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         # Larger arrays need less time, so only arrays close to the largest can be the quickest.
@@ -142,37 +169,6 @@ def array_rooms(board: Board, room: Resources) -> list[tuple[Resources, bool]]:
     """Return the budgets in each of which one array is offered: of all regions, which it spans, and shares of one."""
     shares = [(_part(room, share), False) for share in ARRAY_SHARES]
     return [(board.total_budget, True), *shares] if len(board.regions) > 1 else shares
-
-
-def fitting_array(
-    size: Size,
-    board: Board,
-    precision: str,
-    models: Models,
-    served: ServedTasks,
-    ports: MemoryPorts,
-    budget: Resources,
-    behind: Resources,
-    *,
-    spans_regions: bool,
-    tile: Tile | None = None,
-) -> SystolicArray | None:
-    """Return an array at the clock at which it closes; None where it does not fit the budget.
-
-    ``behind`` has the operators behind its products.
-    """
-    rate = board.macs_per_dsp[precision]
-    if dsp_count(*size, precision, rate) > budget.dsp:
-        return None
-    array = build_array(
-        *(size, precision, ports, rate, models.systolic, tile),
-        spans_regions=spans_regions,
-        kept_bytes=served.kept_bytes,
-        room=budget,
-        epilogue=behind,
-        serves=served.serves,
-    )
-    return closing(array, board, models) if array.resources.fits(budget) else None
 
 
 def close_to_largest(

@@ -21,13 +21,12 @@ from common.fpga.decoding.prompt import PromptPlan
 from common.fpga.device.board import Board
 from common.fpga.speedup.draws import DRAWS, Draws, Values
 from common.fpga.speedup.odds import Odds, odds_of
-from common.intervals import ThreePoint, combine, summed
+from common.intervals import NOTHING, ThreePoint, combine, summed
 
 TOKEN_BYTES = 8  # a token is an int64 in the graphs that exporters write
 HOST, CARD = "host", "card"
 OF_HOST, OF_TOKENS, OF_PROMPTS = "times of the host", "efficiency of decoding engines", "efficiency of a prompt"
 LAUNCH, LINK = "time of a launch", "rate of the link"
-NO_TIME = ThreePoint.exactly(0.0)
 TERMS = (OF_HOST, OF_TOKENS, OF_PROMPTS, LAUNCH, LINK)
 
 
@@ -88,13 +87,11 @@ class HostAnswer:
     def answer_us_of(self, cut: Cut, side: str) -> ThreePoint:
         """Return the part of the answer's time whose phases a cut has on a side."""
         phases = ((cut.prefill, self.prompt_us), (cut.decode, self.tokens_us))
-        return summed(time_us if of_phase == side else NO_TIME for of_phase, time_us in phases)
+        return summed(time_us if of_phase == side else NOTHING for of_phase, time_us in phases)
 
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
-    """An answer with one cut."""
-
     cut: Cut
     parts_us: Mapping[str, ThreePoint]  # the terms of the answer's time by the cause that they share, in three cases
     first_token_us: ThreePoint  # time to the first token
@@ -120,10 +117,10 @@ def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAns
     else:
         first_us = (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
     prefills, decodes = cut.prefill == CARD, (cut.decode == CARD) * len(demand.tokens)
-    of_prompt = first_us if prefills else NO_TIME
-    of_tokens = summed(token_cases_us(law, rates, call) for call in demand.tokens) if decodes else NO_TIME
+    of_prompt = first_us if prefills else NOTHING
+    of_tokens = summed(token_cases_us(law, rates, call) for call in demand.tokens) if decodes else NOTHING
     if demand.is_loop:  # its first step shares the cause of the others
-        of_prompt, of_tokens = NO_TIME, summed((of_prompt, of_tokens))
+        of_prompt, of_tokens = NOTHING, summed((of_prompt, of_tokens))
     is_divided = cut.prefill != cut.decode and bool(demand.tokens)
     crossing = demand.prompt_cache_bytes if is_divided or demand.is_loop else 0
     calls = prefills + decodes

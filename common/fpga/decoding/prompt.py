@@ -52,8 +52,6 @@ class CallWork:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """A prompt on the card."""
-
     engines: tuple[str, ...]  # names, the array first
     time_us: ThreePoint  # of the whole call, in three cases
     # The region of the board that holds each engine; ``board`` for one that spans several

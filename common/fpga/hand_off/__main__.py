@@ -31,7 +31,6 @@ AGAIN = "write the hand-off again"
 
 
 def main() -> int:
-    """Write the data, and print how much there is."""
     try:
         if len(sys.argv) not in ARGUMENTS:
             raise CommandLineError("command line", "takes three or four arguments", "see the docstring")

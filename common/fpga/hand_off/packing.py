@@ -269,17 +269,12 @@ def program(
 
 
 def data_files(
-    specifications: Sequence[Document],
-    calls: Sequence[PackedCall],
+    specifications: Sequence[Document],  # content of every K*.json
+    calls: Sequence[PackedCall],  # in the order of the schedule
     network: EngineNetwork,
-    inputs: Mapping[str, Bytes],
+    inputs: Mapping[str, Bytes],  # of the network by name, (channels, height, width) in integers
 ) -> dict[str, bytes]:
     """Return the content of every file of the data by its name: images of the kernels, stimuli, expected results.
-
-    Args:
-        specifications: content of every ``K*.json``.
-        calls: in the order of the schedule.
-        inputs: of the network by name, (channels, height, width) in integers.
 
     Raises:
         PipelineError: there is no call, or one reads or writes a part of a tensor, or multiplies two tensors.

@@ -91,8 +91,6 @@ def _tensors(plan: Plan, calls: list[Call]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of one kernel."""
-
     kernel: str
     candidate: str  # name of the group that it computes
     groups: tuple[int, ...]  # indices of its groups, in the order in which they run

@@ -66,8 +66,6 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TileTrips:
-    """What a tile takes."""
-
     place: tuple[int, int, int]  # group, row and column
     loaded: Loaded  # operands and constants
     folds: int  # of the tile

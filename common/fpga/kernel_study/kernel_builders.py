@@ -45,8 +45,6 @@ ROWWISE = {"layernorm": "LayerNormalization", "softmax": "Softmax", "gelu": "Gel
 
 @dataclass(frozen=True, slots=True)
 class KernelRequest:
-    """A kernel to be built."""
-
     kind: str  # a key of ``KERNELS``
     precision: str
     channels: int | None  # memory channels of the operands; None for as many as the kernel usually has

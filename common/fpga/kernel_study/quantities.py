@@ -12,8 +12,6 @@ OTHER_FORMAT_NAMES = {"float64": "fp64", "double": "fp64", "float32": "fp32", "f
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One quantity that a kernel is described by."""
-
     name: str  # such as ``in_channels``
     aliases: tuple[str, ...]  # other names of the same quantity
     form: Form  # the kind of value

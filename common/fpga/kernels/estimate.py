@@ -105,11 +105,11 @@ def widened(band: ThreePoint, clock_factors: ThreePoint) -> ThreePoint:
 
 def interval(
     likely_us: float,
-    ideal_compute_us: float,
-    ideal_memory_us: float,
-    efficiency: ThreePoint,
-    memory_efficiency: ThreePoint,
-    fixed_us: float = 0.0,
+    ideal_compute_us: float,  # work divided by the array's peak
+    ideal_memory_us: float,  # traffic divided by the theoretical bandwidth of the used channels
+    efficiency: ThreePoint,  # share of the array's peak that published kernels of this kind attain
+    memory_efficiency: ThreePoint,  # share of the bandwidth that they attain
+    fixed_us: float = 0.0,  # start-up time, which no efficiency changes
 ) -> ThreePoint:
     """Return a three-point estimate: the model's time, and the interval around it that published efficiencies imply.
 
@@ -117,13 +117,6 @@ def interval(
     CACM 52:4, with an efficiency on each roof). Published kernels differ by the factor sqrt(t_worst / t_best) from the
     middle of their times. The model's time stays the likely one. The slow end is no nearer to it than that factor, so a
     time beyond what was published does not end the interval. The fast end is the best that was published.
-
-    Args:
-        ideal_compute_us: work divided by the array's peak.
-        ideal_memory_us: traffic divided by the theoretical bandwidth of the used channels.
-        efficiency: share of the array's peak that published kernels of this kind attain.
-        memory_efficiency: share of the bandwidth that they attain.
-        fixed_us: start-up time, which no efficiency changes.
     """
 
     def case(compute_share: float, memory_share: float) -> float:

@@ -117,32 +117,19 @@ class MemoryPorts:
 
     def estimate(
         self,
-        cycles: float,
+        cycles: float,  # by the model, start-up included
         *,
-        ideal_compute_cycles: float,
-        port_bytes: float,
-        fixed_cycles: float,
-        efficiency: ThreePoint,
-        bound: Bound,
-        flops: int,
-        moved_bytes: float,
-        one_way_bytes: float,
-        kept_bytes: int = 0,
+        ideal_compute_cycles: float,  # work divided by the lanes, as if all were busy in every cycle
+        port_bytes: float,  # traffic of these ports
+        fixed_cycles: float,  # start-up
+        efficiency: ThreePoint,  # share of the lanes' peak that published kernels of this kind attain
+        bound: Bound,  # the limit that decides the cycles
+        flops: int,  # work of the call; a multiply-accumulate counts as two
+        moved_bytes: float,  # traffic of all ports of the kernel
+        one_way_bytes: float,  # read or written by these ports, whichever is more; no case is faster
+        kept_bytes: int = 0,  # to and from memories on the chip that keep activations between calls
     ) -> KernelEstimate:
-        """Return a model's cycles with the interval that published efficiencies and clocks imply.
-
-        Args:
-            cycles: by the model, start-up included.
-            ideal_compute_cycles: work divided by the lanes, as if all were busy in every cycle.
-            port_bytes: traffic of these ports.
-            fixed_cycles: start-up.
-            efficiency: share of the lanes' peak that published kernels of this kind attain.
-            bound: the limit that decides ``cycles``.
-            flops: work of the call; a multiply-accumulate counts as two.
-            moved_bytes: traffic of all ports of the kernel.
-            one_way_bytes: bytes read or bytes written by these ports, whichever is more; no case is faster.
-            kept_bytes: to and from memories on the chip that keep activations between calls.
-        """
+        """Return a model's cycles with the interval that published efficiencies and clocks imply."""
         likely_us = cycles / self.clock_mhz
         at_clock_us = interval(
             likely_us,

@@ -34,8 +34,6 @@ MOST_CYCLES = 500_000_000  # of a simulation
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """An engine for a network on a board."""
-
     network: EngineNetwork  # whose parts are whole folds of the engine
     design: EngineDesign
     cells: LogicCells  # that it is planned to take
@@ -45,7 +43,6 @@ class EnginePlan:
 
     @property
     def seconds(self) -> float:
-        """Planned time of the network."""
         return sum(each.total for each in self.planned) / (self.clock_mhz * 1e6)
 
 
@@ -88,11 +85,7 @@ def best_plan(
 def plan_on(
     network: EngineNetwork, design: EngineDesign, fabric: Fabric, known: EngineCells, clock_mhz: float
 ) -> EnginePlan:
-    """Return the plan on one engine at a clock, with the divisions that are best there.
-
-    Raises:
-        PipelineError: a layer does not fit the engine's buffers.
-    """
+    """Return the plan on one engine at a clock, with the divisions that are best there."""
     timing, folded = fabric.timing(design.word_bytes, clock_mhz), on_whole_folds(network, design.cols)
     divided = tuple(best_tilings(folded, design, timing))
     planned = tuple(network_cycles(folded, divided, timing))

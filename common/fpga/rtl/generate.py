@@ -100,11 +100,8 @@ class Design:
 
     def verilog(self) -> str:
         """Return the whole text; the top module is called :attr:`name`."""
-        return "// verilator lint_off DECLFILENAME\n" + modules() + self._top()
-
-    def _top(self) -> str:
         bits, result_bits = self.format.bits, self.format.accumulator_bits
-        return Template((FOLDER / "top.v").read_text(encoding="utf-8")).substitute(
+        top = Template((FOLDER / "top.v").read_text(encoding="utf-8")).substitute(
             name=self.name,
             parameters=connect(self.parameters),
             count_width=COUNT_WIDTH,
@@ -114,6 +111,7 @@ class Design:
             valid_msb=self.segments * self.cols - 1,
             result_msb=self.segments * self.cols * result_bits - 1,
         )
+        return "// verilator lint_off DECLFILENAME\n" + modules() + top
 
 
 def modules() -> str:

@@ -104,8 +104,6 @@ FAMILIES: Mapping[str, ToolFamily] = {
 
 @dataclass(frozen=True, slots=True)
 class OpenDevice:
-    """A device."""
-
     part: str  # as the vendor orders it
     family: str
     cells: LogicCells  # that it has
@@ -126,11 +124,7 @@ PIN_NAMES = ("clk", "serial_in", "serial_out")
 
 
 def read_device(section: Section) -> OpenDevice:
-    """Read the section ``device`` of a board's file.
-
-    Raises:
-        ConfigurationError: a key is missing, or a number is unusable or has no source.
-    """
+    """Read the section ``device`` of a board's file."""
     section.origin()
     pins = section.section("pins")
     pins.origin()

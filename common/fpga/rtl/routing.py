@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,16 +67,11 @@ def route(
     tools: OpenTools,
     folder: Path,
     *,
-    target_mhz: float = 100.0,
-    seed: int = 1,
-    packs_only: bool = False,
+    target_mhz: float = 100.0,  # that placement and routing aim at
+    seed: int = 1,  # of the placement
+    packs_only: bool = False,  # ends after packing, which counts the cells
 ) -> RoutedDesign:
     """Synthesise, place and route a module in a folder, where the netlist, the log and the bitstream stay.
-
-    Args:
-        target_mhz: clock that placement and routing aim at.
-        seed: of the placement.
-        packs_only: whether to end after packing, which counts the cells.
 
     Raises:
         PipelineError: a tool is missing or failed: a design that does not fit the device, among others.
@@ -87,7 +81,9 @@ def route(
     synthesize_for(verilog, module, device, tools, folder)
     pins = "".join(device.tools.pin.format(name=name, site=site) for name, site in device.pins.items())
     (folder / "design.pins").write_text(pins, encoding="utf-8")  # the board's clock and serial link
-    call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
+    flags = ["--json", "design.json", device.tools.pins_flag, "design.pins", "--freq", f"{target_mhz:g}"]
+    flags += ["--seed", str(seed), "--timing-allow-fail", "--log", "route.log", "-q"]
+    call([router, *device.router_flags, *flags, *(["--pack-only"] if packs_only else device.tools.routed)], folder)
     if not packs_only:
         call(pack, folder)
     return read_log((folder / "route.log").read_text(encoding="utf-8"), device)
@@ -116,16 +112,6 @@ def _free_first_carries(netlist: Path, cell_type: str, port: str) -> None:
             cell["connections"].pop(port, None)
             cell["port_directions"].pop(port, None)
     netlist.write_text(json.dumps(content), encoding="utf-8")
-
-
-def _router_flags(device: OpenDevice, target_mhz: float, seed: int, *, packs_only: bool) -> Sequence[str]:
-    return [
-        *device.router_flags,
-        *("--json", "design.json", device.tools.pins_flag, "design.pins"),
-        *("--freq", f"{target_mhz:g}", "--seed", str(seed)),
-        *("--timing-allow-fail", "--log", "route.log", "-q"),
-        *(["--pack-only"] if packs_only else device.tools.routed),
-    ]
 
 
 def read_log(log: str, device: OpenDevice) -> RoutedDesign:

@@ -102,10 +102,10 @@ def _write_operands(products: Sequence[ArrayProduct], folder: Path, number: int)
     bits = products[0].design.format.bits
     runs = "".join(f"{product.steps:04x}{product.folds:04x}\n" for product in products)
     (folder / f"runs{number}.hex").write_text(runs, encoding="ascii")
-    for operand, tiles in (("a", _a_tiles), ("b", _b_tiles)):
+    for operand in ("a", "b"):
         with (folder / f"{operand}{number}.hex").open("w", encoding="ascii") as file:
             for product in products:
-                file.write(_words(tiles(product), bits))
+                file.write(_words(_entering(operand, product), bits))
 
 
 def _write_benches(runs: Sequence[tuple[Design, Sequence[ArrayProduct]]], folder: Path) -> None:
@@ -121,17 +121,13 @@ def _write_benches(runs: Sequence[tuple[Design, Sequence[ArrayProduct]]], folder
     (folder / "benches.v").write_text(modules() + bench + head + "\n".join(instances) + "\nendmodule\n")
 
 
-def _a_tiles(product: ArrayProduct) -> Matrix:
-    """Return the operands that enter the rows in each cycle, row tiles outermost: (folds * steps, rows * simd)."""
-    return np.repeat(_tiles(product.a, product.design.rows, product), product.col_tiles, axis=0).reshape(
-        -1, product.design.rows * product.design.simd
-    )
-
-
-def _b_tiles(product: ArrayProduct) -> Matrix:
-    """Return the operands that enter the columns in each cycle: (folds * steps, cols * simd)."""
-    tiles = _tiles(product.b.T, product.design.cols, product)
-    return np.tile(tiles, (product.row_tiles, 1, 1)).reshape(-1, product.design.cols * product.design.simd)
+def _entering(operand: str, product: ArrayProduct) -> Matrix:
+    """Return what enters the rows or the columns in each cycle, row tiles outermost: (folds * steps, side * simd)."""
+    if operand == "a":
+        tiles = np.repeat(_tiles(product.a, product.design.rows, product), product.col_tiles, axis=0)
+    else:
+        tiles = np.tile(_tiles(product.b.T, product.design.cols, product), (product.row_tiles, 1, 1))
+    return tiles.reshape(-1, tiles.shape[-1])
 
 
 def _tiles(operand: Matrix, side: int, product: ArrayProduct) -> Matrix:

@@ -51,7 +51,6 @@ class OverlayShape:
 
     @property
     def macs_per_cycle(self) -> int:
-        """Multiply-accumulates of the array per cycle."""
         return self.pixels * self.in_channels * self.out_channels
 
 

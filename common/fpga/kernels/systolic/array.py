@@ -221,8 +221,12 @@ class SystolicArray(OnPorts):
         return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
-        matmul = as_matmul(layer)
-        parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), layer, matmul, task)
+        matmul, element_bytes = as_matmul(layer), ELEMENT_BYTES[self.precision]
+        parts = operands(layer, element_bytes, self.tile)
+        # Other tensors that the group reads, such as a residual, move once, along with the result. Of the border, the
+        # first operand has its own size, of which bands read some rows twice and strides none.
+        others = task.border_bytes / matmul.batch - (input_elements(layer) * element_bytes + parts.b + parts.c)
+        parts = replace(parts, c=parts.c + max(0.0, others))
         kept = self._kept(parts, matmul, task)
         moved, turned = parts.less(kept), Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
         once, beside = self._bytes_once(layer, matmul, moved, task)
@@ -303,15 +307,6 @@ class SystolicArray(OnPorts):
         folds, drain = ceil(m / self.rows) * ceil(n / self.cols), ceil(self.rows / self.sums_per_cycle)
         return folds * max(ceil(k / self.simd), drain if is_last else 0)
 
-    def _with_border(self, parts: Operands, layer: Matmul | Convolution, matmul: Matmul, task: Task) -> Operands:
-        """Add the other tensors that the group reads, such as a residual: once, along with the result.
-
-        Of the border, the first operand has its own size, of which bands read some rows twice and strides none.
-        """
-        own = input_elements(layer) * ELEMENT_BYTES[self.precision]
-        beside = task.border_bytes / matmul.batch - (own + parts.b + parts.c)
-        return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
-
     def _chain(self, task: Task) -> tuple[float, float, float, float]:
         """Return the cost of a chain, whose intermediate tensors stay on the chip."""
         products = self.products(task)
@@ -325,31 +320,19 @@ def _amounts(likely: Resources, bands: Mapping[str, ThreePoint]) -> dict[str, Th
 
 
 def build_array(
-    size: tuple[int, int, int],
+    size: tuple[int, int, int],  # rows, columns, products per element
     precision: str,
     ports: MemoryPorts,
-    macs_per_dsp: float,
+    macs_per_dsp: float,  # the board's rate in this format
     models: ResourceModels,
-    tile: Tile | None = None,
+    tile: Tile | None = None,  # by default a square that takes longer to compute than to load
     spans_regions: bool = False,
-    kept_bytes: float = 0.0,
-    room: Resources | None = None,
-    epilogue: Resources = NO_EPILOGUE,
-    serves: Serves = "network",
+    kept_bytes: float = 0.0,  # of the longest chain, which the operand buffers should hold
+    room: Resources | None = None,  # where memories are chosen; by default block RAM, as deep as the tile needs
+    epilogue: Resources = NO_EPILOGUE,  # behind the products; by default sums leave as they are
+    serves: Serves = "network",  # or one product, that the array is tuned for
 ) -> SystolicArray:
-    """Return an array of R x C x s with its resources.
-
-    Args:
-        size: rows, columns, products per element.
-        macs_per_dsp: the board's rate in this format.
-        models: coefficients of configs/systolic_rtl.yaml.
-        tile: content of the buffers; by default a square that takes longer to compute than to load.
-        spans_regions: whether it may span several super logic regions.
-        kept_bytes: of the longest chain, which the operand buffers should hold.
-        room: budget in which memories are chosen; by default they are block RAM, as deep as the tile needs.
-        epilogue: resources of the operators behind the products; by default sums leave as they are.
-        serves: one product that the array is tuned for, or a network of many.
-    """
+    """Return an array of R x C x s with its resources; ``spans_regions`` if it may span super logic regions."""
     stalling = replace(ports, stall_share=models.timing.stall_share)
     most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
     per_cycle = stalling.bytes_per_cycle / stalling.word_cycles

@@ -161,18 +161,13 @@ def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:
 def double_buffered_cycles(
     matmul: Matmul,
     tile: Tile,
-    traffic: Operands,
-    step_cycles: Callable[[int, int, int], float],
-    port_cycles: Callable[[float, float], float],
+    traffic: Operands,  # of one product, distributed over the steps by the size of their tiles
+    step_cycles: Callable[[int, int, int], float],  # to compute a step, by its rows, columns and products per sum
+    port_cycles: Callable[[float, float], float],  # to read and write at once, by bytes read and bytes written
 ) -> float:
     """Return the cycles of a batch with double-buffered operands: a step loads the next tiles and stores the last.
 
     load(first) + sum over all steps but one of max(compute, load + store) + compute(last) + store(last).
-
-    Args:
-        traffic: bytes of one product, distributed over the steps by the size of their tiles.
-        step_cycles: cycles to compute a step, by its rows, columns and products per sum.
-        port_cycles: cycles to read and write at once, by bytes read and bytes written.
     """
 
     def step(m: int, n: int, k: int) -> float:

@@ -171,7 +171,6 @@ class EngineLayer:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the layer."""
         per_pixel = self.y.channels * self.x.channels if self.second else 0
         return (per_pixel if self.weights is None else self.weights.size) * self.y.height * self.y.width
 

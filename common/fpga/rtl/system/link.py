@@ -65,7 +65,6 @@ class SerialLine:
         os.close(self._file)
 
     def write(self, data: bytes, /) -> None:
-        """Send bytes."""
         left = memoryview(data)
         with self._failing():
             while left:

@@ -55,7 +55,6 @@ class PipedProgram:
         self._process = process
 
     def write(self, data: bytes, /) -> None:
-        """Send bytes over the link."""
         assert self._process.stdin is not None
         left = memoryview(data)
         while left:
@@ -72,9 +71,6 @@ def simulated_system(design: EngineDesign, timing: MemoryTiming, memory_bytes: i
     """Begin a system with a memory that stalls, by Verilator, whose link is a pair of pipes; end it at the end.
 
     Time passes in it while bytes of its link are under way, and it waits for the next byte without passing of time.
-
-    Raises:
-        PipelineError: Verilator is missing, or failed.
     """
     with tempfile.TemporaryDirectory(prefix="system-") as name:
         folder = Path(name)
