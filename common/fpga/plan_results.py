@@ -152,16 +152,8 @@ def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow], odds: Mapping[str, O
 def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> OffloadComparisonRow:
     likely = {row["objective"]: row["likely"] for row in rows if row["term"] == "total_speedup"}
     finish_us = [schedule.finish_us for schedule in plan.schedules]
-    row = _row(name, plan, plan.status or "", finish_us, likely["latency"], likely["energy"])
-    if not plan.is_judged:
-        return row
-    latency = odds["latency"]
-    return {
-        **row,
-        "latency_pays_probability": latency.pays_probability,
-        "latency_speedup_p5_factor": latency.quantiles[0],
-        "latency_speedup_p95_factor": latency.quantiles[-1],
-    }
+    latency = odds["latency"] if plan.is_judged else None
+    return _row(name, plan, plan.status or "", finish_us, likely["latency"], likely["energy"], latency)
 
 
 def planned_alternative(name: str, plan: Plan, models: Models) -> OffloadComparisonRow:
@@ -187,6 +179,7 @@ def _row(
     finish_us: Sequence[float | None],
     latency_speedup: float | None,
     energy_speedup: float | None,
+    latency: Odds | None = None,
 ) -> OffloadComparisonRow:
     request, (pessimistic_us, likely_us, optimistic_us) = plan.request, finish_us
     return {
@@ -201,9 +194,9 @@ def _row(
         "plan_latency_likely_us": likely_us,
         "plan_latency_optimistic_us": optimistic_us,
         "latency_speedup_factor": latency_speedup,
-        "latency_speedup_p5_factor": None,
-        "latency_speedup_p95_factor": None,
-        "latency_pays_probability": None,
+        "latency_speedup_p5_factor": latency.quantiles[0] if latency else None,
+        "latency_speedup_p95_factor": latency.quantiles[-1] if latency else None,
+        "latency_pays_probability": latency.pays_probability if latency else None,
         "energy_speedup_factor": energy_speedup,
         "is_judged": plan.is_judged,
     }

@@ -97,11 +97,10 @@ def plan_rows(
     best = best_of(plans)[1]
     rows = []
     for plan in plans:
-        for cut in plan.cuts:
+        for cut in plan.cuts or (None,):
             row = _row(plan, cut, board, law, host, energy, is_best=cut is best)
-            rows.append(cast("DecodePlansRow", {**row, "verdict": obstacle, **WITHOUT_HOST}) if obstacle else row)
-        if not plan.fits:
-            rows.append(_row(plan, None, board, law, host, energy, is_best=False))
+            judged_row = {**row, "verdict": obstacle, **WITHOUT_HOST} if obstacle and cut else row
+            rows.append(cast("DecodePlansRow", judged_row))
     return rows
 
 

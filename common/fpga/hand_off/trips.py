@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from common.fpga.hand_off.array_call import ArrayCall, LineSource
 from common.fpga.kernels.systolic.array import SystolicArray
-from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lines, alike, largest_unit, line_words
+from common.fpga.kernels.systolic.loading import CONSTANT_BYTES, SEGMENTS, Lanes, Lines, alike, largest_unit, line_words
 from common.graphs.number_formats import PRECISION_BITS
 
 Counts = NDArray[np.int64]
@@ -204,26 +204,22 @@ class ArrayTrips:
 
     # --- what is read -----------------------------------------------------------------------------------------------
 
-    @property
-    def _beat(self) -> int:
-        return self.engine.lanes.beat
-
-    @property
-    def _word(self) -> int:
-        return self.engine.lanes.word
+    @cached_property
+    def _lanes(self) -> Lanes:
+        return self.engine.lanes
 
     def _banks(self, side: int) -> int:
         return (self.engine.rows, self.engine.cols)[side]
 
     def _piece_groups(self, side: int) -> int:
-        return self.engine.lanes.groups(self._banks(side))
+        return self._lanes.groups(self._banks(side))
 
     def _source(self, side: int) -> LineSource:
         return self.call.of_pixels if bool(side) == self.call.is_transposed else self.call.of_weights
 
     def lines_at_once(self, side: int) -> int:
         """Return how many lines of a side that is not packed are read at once."""
-        source, lanes = self._source(side), self.engine.lanes
+        source, lanes = self._source(side), self._lanes
         unit = largest_unit(source.pixel_pitch, source.group_pitch, source.length)
         pitch = source.layer.stride_width * source.pixel_pitch
         lines = Lines(source.layer.out_width, source.length, pitch, unit)
@@ -251,10 +247,10 @@ class ArrayTrips:
 
     def _packed(self, place: int, lines: int, depth: int, side: int) -> Loaded:
         """Follow packed weights: fold by fold, step by step, line by line."""
-        key = place % self._word, lines, depth, side
+        key = place % self._lanes.word, lines, depth, side
         if key in self._known:
             return self._known[key]
-        simd, at = self.engine.simd, place % self._word
+        simd, at = self.engine.simd, place % self._lanes.word
         most = max(self._piece_groups(0), self._piece_groups(1))
         pieces = words = 0
         for fold in range(0, lines, self._banks(side)):
@@ -262,15 +258,15 @@ class ArrayTrips:
             for _ in range(ceil(depth / simd)):
                 line = 0
                 while line < of_fold:
-                    taken = min((self._beat - at % self._word) // simd, most, of_fold - line)
-                    words += (at + taken * simd - 1) // self._word - at // self._word + 1
+                    taken = min((self._lanes.beat - at % self._lanes.word) // simd, most, of_fold - line)
+                    words += (at + taken * simd - 1) // self._lanes.word - at // self._lanes.word + 1
                     pieces, line, at = pieces + 1, line + taken, at + taken * simd
         self._known[key] = Loaded(pieces, pieces, words)
         return self._known[key]
 
     def _follow(self, side: int, group: int, along_k: tuple[int, int], together: Together) -> Loaded:
         """Follow the runs of lines that are read together, and the words that neighbours do not share."""
-        source, (k, depth) = self._source(side), along_k
+        source, (k, depth), word = self._source(side), along_k, self._lanes.word
         first, each = together.starts, together.each
         run, at = (np.full_like(first, number) for number in divmod(k, source.length))
         done, trips, last = (np.zeros_like(first) for _ in range(3))
@@ -284,8 +280,7 @@ class ArrayTrips:
                 taken, lines = self._read(source, places, together, at, most)
                 for begins, ends in lines:
                     is_read = goes_on & (ends >= 0)
-                    words = np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)
-                    reads.append(words)
+                    reads.append((np.where(is_read, begins // word, 0), np.where(is_read, ends // word, -1)))
                 taken = np.where(goes_on, taken, 0)
                 done, at, filled = done + taken, at + taken, filled + taken
                 is_over = goes_on & (at == source.length)
@@ -321,7 +316,7 @@ class ArrayTrips:
             low = np.maximum(np.where(is_there, before * source.channels, 0), at)
             high = np.where(is_there, inside * source.channels, 0)
             if together.is_single:
-                room = low - at + self._beat - (address + low) % self._word
+                room = low - at + self._lanes.beat - (address + low) % self._lanes.word
                 taken = np.where(high > low, np.minimum(taken, room), taken)
             high = np.minimum(high, at + taken)
             start = address + i * stride * source.pixel_pitch
@@ -351,7 +346,8 @@ class ArrayTrips:
         return np.full((int(ports.count), line_words(ports)), -1)
 
     def _constants(self, channel: int, channels: int) -> Loaded:
-        beat, word = (size * PRECISION_BITS[self.engine.precision] // 8 for size in (self._beat, self._word))
+        bits, lanes = PRECISION_BITS[self.engine.precision], self._lanes
+        beat, word = lanes.beat * bits // 8, lanes.word * bits // 8
         trips, words, at, left = 0, 0, CONSTANT_BYTES * channel, channels
         while left > 0:
             taken = min(left, (beat - at % word) // CONSTANT_BYTES)
@@ -368,11 +364,11 @@ class ArrayTrips:
         firsts, counts, ends = self._walk(pixels, channels)
         of_group, of_pixel, of_channel = self.call.result_pitches
         places = group * of_group + (pixel + firsts[0]) * of_pixel + (channel + firsts[1]) * of_channel
-        begin, end = places // self._beat, (places + counts - 1) // self._beat
+        begin, end = places // self._lanes.beat, (places + counts - 1) // self._lanes.beat
         rows, cols = ends[::-1] if self.call.is_transposed else ends
         folds = (lines[0] - 1) // self.engine.rows, (lines[1] - 1) // self.engine.cols
         is_last = (rows // self.engine.rows == folds[0]) & (cols // self.engine.cols == folds[1])
-        first, last = places // self._word, (places + counts - 1) // self._word
+        first, last = places // self._lanes.word, (places + counts - 1) // self._lanes.word
         words = int((last - first).sum() + (first[1:] != last[:-1]).sum() + 1)
         last_rows = np.where(is_last, rows % self.engine.rows, -1)
         return Groups(last_rows, int((end - begin + 1).sum()), words, int((last - first + 1).sum()))
@@ -380,13 +376,13 @@ class ArrayTrips:
     def _walk(self, pixels: int, channels: int) -> tuple[tuple[Counts, Counts], Counts, tuple[Counts, Counts]]:
         """Return the first pixel and channel of each group, how many results it has, and its last pixel and channel."""
         rows, cols = self.engine.rows, self.engine.cols
-        together = max(1, min(self.engine.sums_per_cycle, self._beat // cols))
-        lanes = min(together * cols, self._beat)
+        together = max(1, min(self.engine.sums_per_cycle, self._lanes.beat // cols))
+        lanes = min(together * cols, self._lanes.beat)
         _, of_pixel, of_channel = self.call.result_pitches
         is_along_channels, fold = of_channel == 1, rows
         if self.call.is_transposed:
             fold = cols
-            parts = max(1, min(lanes // channels, self.engine.lanes.parts(channels)))
+            parts = max(1, min(lanes // channels, self._lanes.parts(channels)))
             together = parts if is_along_channels else min(cols, lanes)
         elif channels > cols and is_along_channels:
             together = 1

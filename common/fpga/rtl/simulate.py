@@ -45,6 +45,10 @@ class ArrayProduct:
     def folds(self) -> int:
         return self.row_tiles * self.col_tiles
 
+    @property
+    def limit_cycles(self) -> int:
+        return (self.folds + 2) * (self.steps + 4 * (self.design.rows + self.design.cols))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -69,7 +73,7 @@ def simulate(products: Sequence[ArrayProduct]) -> list[Outcome]:
         for number, indices in enumerate(runs.values()):
             _write_operands([products[index] for index in indices], folder, number)
         _write_benches([(design, [products[index] for index in indices]) for design, indices in runs.items()], folder)
-        _build(max(sum(_limit_cycles(products[index]) for index in indices) for indices in runs.values()), folder)
+        _build(max(sum(products[index].limit_cycles for index in indices) for indices in runs.values()), folder)
         call([str(folder / "obj_dir" / "Vbenches")], folder)
         outcomes: dict[int, Outcome] = {}
         for number, indices in enumerate(runs.values()):
@@ -84,11 +88,6 @@ def _check(product: ArrayProduct) -> None:
         raise PipelineError(product.design.name, f"{product.a.shape} by {product.b.shape} does not fit its counters")
     if any(operand.min() < -half or operand.max() >= half for operand in (product.a, product.b)):
         raise PipelineError(product.design.name, f"an operand is outside {product.design.precision}")
-
-
-def _limit_cycles(product: ArrayProduct) -> int:
-    rows, cols = product.design.rows, product.design.cols
-    return (product.folds + 2) * (product.steps + 4 * (rows + cols))
 
 
 def _build(limit_cycles: int, folder: Path) -> None:

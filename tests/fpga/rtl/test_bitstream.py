@@ -21,8 +21,7 @@ from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.reading.layers import layers_of
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.open_device import LogicCells
-from common.fpga.rtl.pins import ports_of, with_pins
-from common.fpga.rtl.routing import OpenTools, read_log, route, synthesize_for
+from common.fpga.rtl.routing import OpenTools, ports_of, read_log, route, synthesize_for, with_pins
 from common.messages.errors import ConfigurationError, PipelineError
 from tests.support.engine.maps import CASES
 from tests.support.engine.rows import CASES as ROW_CASES

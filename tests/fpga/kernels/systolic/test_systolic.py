@@ -17,13 +17,15 @@ from common.fpga.kernels.estimate import TimeScatter, widened
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray, build_array, fold_cycles
 from common.fpga.kernels.systolic.array_resources import (
+    SERVES,
+    ArrayTiming,
+    ClockClosure,
     array_resources,
     cell_resources,
     dsp_count,
     read_systolic,
     terms,
 )
-from common.fpga.kernels.systolic.array_timing import SERVES, ArrayTiming, ClockClosure
 from common.fpga.kernels.systolic.tiling import (
     Buffer,
     Operands,
