@@ -182,15 +182,15 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
-    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
-    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
-    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
-    common/fpga/offload/program/ways.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/ways.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
     common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
@@ -237,15 +237,14 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/ways.py \
-    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
-    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
+    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
+    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
+    common/fpga/offload/program/ways.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
+    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
     common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
@@ -398,17 +397,16 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/planned_kernels.py \
-    common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py common/fpga/rtl/programs.py \
-    common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py \
+    common/fpga/rtl/programs.py common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/board_text.py \
     common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
@@ -433,20 +431,19 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
     common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/resources.py \
     common/fpga/kernels/estimate.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py common/fpga/rtl/engine/arithmetic.py \
-    common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py common/fpga/rtl/engine/design.py \
-    common/fpga/rtl/engine/fabric.py common/fpga/rtl/engine/memory_timing.py common/fpga/rtl/engine/network.py \
-    common/fpga/rtl/engine/places.py common/fpga/rtl/engine/program.py common/fpga/rtl/engine/reading/layers.py \
-    common/fpga/rtl/engine/reading/maps.py common/fpga/rtl/engine/reading/parts.py \
-    common/fpga/rtl/engine/reading/reader.py common/fpga/rtl/engine/reading/row_work.py \
-    common/fpga/rtl/engine/reading/whole_folds.py common/fpga/rtl/engine/rows.py common/fpga/rtl/engine/simulate.py \
-    common/fpga/rtl/engine/tiling.py common/fpga/rtl/generate.py common/fpga/rtl/open_device.py \
-    common/fpga/rtl/pins.py common/fpga/rtl/programs.py common/fpga/rtl/routing.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py \
+    common/fpga/rtl/engine/arithmetic.py common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py \
+    common/fpga/rtl/engine/design.py common/fpga/rtl/engine/fabric.py common/fpga/rtl/engine/memory_timing.py \
+    common/fpga/rtl/engine/network.py common/fpga/rtl/engine/places.py common/fpga/rtl/engine/program.py \
+    common/fpga/rtl/engine/reading/layers.py common/fpga/rtl/engine/reading/maps.py \
+    common/fpga/rtl/engine/reading/parts.py common/fpga/rtl/engine/reading/reader.py \
+    common/fpga/rtl/engine/reading/row_work.py common/fpga/rtl/engine/reading/whole_folds.py \
+    common/fpga/rtl/engine/rows.py common/fpga/rtl/engine/simulate.py common/fpga/rtl/engine/tiling.py \
+    common/fpga/rtl/generate.py common/fpga/rtl/open_device.py common/fpga/rtl/programs.py common/fpga/rtl/routing.py \
+    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
     common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
@@ -568,15 +565,15 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
-    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
-    common/fpga/planning/board_rows.py common/fpga/planning/host_basis.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py \
-    common/generation/figures.py common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \
+    common/fpga/planning/host_basis.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
+    common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
     common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \

@@ -104,12 +104,7 @@ def _executed(
 
 
 def plan_results(
-    workload: Workload,
-    requests: Requests,
-    models: Models,
-    most_batch: int = 1,
-    *,
-    is_accuracy_judged: bool = False,
+    workload: Workload, requests: Requests, models: Models, most_batch: int = 1, *, is_accuracy_judged: bool = False
 ) -> Results:
     """Return the tables of the plan, with its baselines, the what-if plans by question, and the front.
 

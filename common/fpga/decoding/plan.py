@@ -47,10 +47,7 @@ class DecodePlan:
 
 
 def decode_plans(
-    law: DecodeLaw,
-    board: Board,
-    host: HostAnswer,
-    demands: Mapping[str, tuple[AnswerDemand, Sequence[LengthDemand]]],
+    law: DecodeLaw, board: Board, host: HostAnswer, demands: Mapping[str, tuple[AnswerDemand, Sequence[LengthDemand]]]
 ) -> list[DecodePlan]:
     """Return a plan for each format of the weights.
 

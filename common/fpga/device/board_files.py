@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
+from math import inf
 from pathlib import Path
 from typing import cast, get_args
 
@@ -158,9 +159,7 @@ def _macs_per_dsp(file: Section) -> dict[str, float]:
 
 def _memory(file: Section) -> Memory:
     below = file.section("memory")
-    limit = {}
-    if "limit_bytes_per_s" in below:
-        limit["limit_bytes_per_s"] = below.constant("limit_bytes_per_s").likely
+    is_limited = "limit_bytes_per_s" in below
     return Memory(
         kind=cast(MemoryKind, below.choice("kind", get_args(MemoryKind))),
         channel_count=below.count("channel_count"),
@@ -168,7 +167,7 @@ def _memory(file: Section) -> Memory:
         efficiency=below.constant("efficiency_fraction").as_rate(),
         capacity_bytes=below.count("capacity_bytes"),
         port_bits=below.count("port_bits"),
-        **limit,
+        limit_bytes_per_s=below.constant("limit_bytes_per_s").likely if is_limited else inf,
     )
 
 

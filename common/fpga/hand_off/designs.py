@@ -27,9 +27,15 @@ MOST_OPERANDS, MOST_STEPS = 5, 12
 POWERS = [round(65536 * 2 ** -(index / 256)) for index in range(257)]
 
 
-def hls_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
-    texts = {unit.design: cpp(unit.engine, unit.design, unit.ports) for unit in units}
-    return {f"hls/{design}.cpp": text for design, text in texts.items() if text is not None}
+def design_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
+    """Return the Verilog and the C++ of each design that has them, by their paths."""
+    files = {}
+    for unit in units:
+        if (design := array_design(unit.engine)) is not None:
+            files[f"rtl/{unit.design}.v"] = design.verilog()
+        if (text := cpp(unit.engine, unit.design, unit.ports)) is not None:
+            files[f"hls/{unit.design}.cpp"] = text
+    return files
 
 
 def cpp(engine: Engine, design: str, ports: Sequence[KernelPort]) -> str | None:
@@ -275,8 +281,3 @@ def array_design(engine: Engine) -> Design | None:
     overlaps = engine.schedule == "overlapped"
     sums = engine.sums_per_cycle if overlaps else 1
     return Design(engine.rows, engine.cols, engine.precision, overlaps, engine.simd, sums)
-
-
-def verilog_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
-    designs = {unit.design: array_design(unit.engine) for unit in units}
-    return {f"rtl/{name}.v": design.verilog() for name, design in designs.items() if design is not None}

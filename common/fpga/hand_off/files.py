@@ -8,7 +8,7 @@ from typing import Any
 
 from common.fpga.device.board import Board
 from common.fpga.hand_off.build_files import build_files
-from common.fpga.hand_off.designs import array_design, hls_files, template, verilog_files
+from common.fpga.hand_off.designs import array_design, design_files, template
 from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, exchanged, schedule, together_us
 from common.fpga.hand_off.specification import specification
@@ -58,7 +58,7 @@ def hand_off_files(
     files = {f"{each['kernel']}.json": json_text(each) for each in specifications}
     files["connectivity.cfg"] = connectivity(units)
     files["schedule.json"] = json_text(schedule(plan, calls))
-    files |= verilog_files(units) | hls_files(units) | build_files(units, copied)
+    files |= design_files(units) | build_files(units, copied)
     if streams is not None:
         files |= replica_files(plan, streams)
     files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), specifications, streams)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from common.fpga.device.board import Board
-from common.fpga.hand_off.designs import hls_files, verilog_files
+from common.fpga.hand_off.designs import design_files
 from common.fpga.hand_off.units import ComputeUnit, connectivity, engine_ports
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
@@ -25,8 +25,7 @@ def replica_files(plan: Plan, found: BestStreams) -> dict[str, str]:
     stream, board = found.best, plan.request.board
     linked = tuple(replica_units(stream, board))
     files = {"replicas.json": json_text(_stream(plan, found, linked)), "connectivity.cfg": connectivity(linked)}
-    files |= verilog_files(linked) | hls_files(linked)
-    return {f"{FOLDER}/{path}": text for path, text in files.items()}
+    return {f"{FOLDER}/{path}": text for path, text in (files | design_files(linked)).items()}
 
 
 def json_text(content: dict[str, Any]) -> str:

@@ -179,9 +179,7 @@ def with_pins(verilog: str, module: str) -> str:
         bus = "chain" if port.is_input else "outputs"
         connected.append(f".{port.name}({bus}[{at[port.is_input]}+:{port.bits}])")
         at[port.is_input] += port.bits
-    return (
-        verilog
-        + f"""
+    top = f"""
 module {TOP} (input clk, input serial_in, output reg serial_out);
   reg [{inputs - 1}:0] chain;
   wire [{outputs - 1}:0] outputs;
@@ -197,4 +195,4 @@ module {TOP} (input clk, input serial_in, output reg serial_out);
   {module} design (.clk(clk), {", ".join(connected)});
 endmodule
 """
-    )
+    return verilog + top

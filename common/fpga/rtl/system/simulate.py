@@ -37,15 +37,10 @@ def system_name(design: EngineDesign) -> str:
 
 def system_verilog(design: EngineDesign) -> str:
     """Return the whole text; the top module is :func:`system_name`, whose memory is behind an AXI4 port."""
-    top = Template((FOLDER / "system.v").read_text(encoding="utf-8"))
-    bridge = (FOLDER / "bridge.v").read_text(encoding="utf-8")
-    return (
-        design.verilog()
-        + bridge
-        + top.substitute(
-            name=system_name(design), engine=design.name, word_bytes=design.word_bytes, msb=8 * design.word_bytes - 1
-        )
-    )
+    bridge, top = ((FOLDER / name).read_text(encoding="utf-8") for name in ("bridge.v", "system.v"))
+    word_bytes = design.word_bytes
+    values = {"name": system_name(design), "engine": design.name, "word_bytes": word_bytes, "msb": 8 * word_bytes - 1}
+    return design.verilog() + bridge + Template(top).substitute(values)
 
 
 class PipedProgram:

@@ -12,15 +12,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from common.fpga.rtl.engine.network import (
-    LEAST,
-    MOST,
-    UNSIGNED_MOVE,
-    EngineLayer,
-    EngineNetwork,
-    EngineTensor,
-    Layout,
-)
+from common.fpga.rtl.engine.network import LEAST, MOST, UNSIGNED_MOVE, EngineLayer, EngineNetwork, EngineTensor, Layout
 from common.messages.errors import PipelineError
 
 MOST_EXTENT = 32767  # of a field of a descriptor
