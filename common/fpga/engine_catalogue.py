@@ -204,8 +204,7 @@ def array_ports(board: Board, channels: int | None = None) -> MemoryPorts:
 
 
 def _part(room: Resources, share: float) -> Resources:
-    part = room.times(share)
-    return Resources(part.lut, part.ff, part.bram36, part.uram, part.dsp, room.memory_channels)
+    return replace(room.times(share), memory_channels=room.memory_channels)
 
 
 def total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:

@@ -134,16 +134,7 @@ def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAns
     }
     first = host.prompt_us if cut.prefill == HOST else summed((first_us, board.launch_us))
     token_bytes = demand.token_link_bytes if cut.decode == CARD else 0
-    return CutAnswer(cut, parts, first, link_bytes, token_bytes, _odds(host, parts))
-
-
-def _odds(host: HostAnswer, parts: Mapping[str, ThreePoint]) -> Odds:
-    """Return the distribution of the gain. The host's times are one cause on both sides."""
-    draws = Draws(TERMS)
+    draws = Draws(TERMS)  # the host's times are one cause on both sides
     new: Values = sum((draws.of(term, cases) for term, cases in parts.items()), np.zeros(DRAWS))
-    return odds_of(draws.of(OF_HOST, host.answer_us), new, draws, TERMS)
-
-
-def link_us(board: Board, byte_count: int) -> float:
-    """Return the likely time of bytes over the link."""
-    return byte_count / board.link.bytes_per_s.likely * 1e6
+    odds = odds_of(draws.of(OF_HOST, host.answer_us), new, draws, TERMS)
+    return CutAnswer(cut, parts, first, link_bytes, token_bytes, odds)

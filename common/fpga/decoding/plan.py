@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from common.fpga.decoding.answer import CARD, CUTS, AnswerDemand, CutAnswer, HostAnswer, card_rates, cut_answer, link_us
+from common.fpga.decoding.answer import CARD, CUTS, AnswerDemand, CutAnswer, HostAnswer, card_rates, cut_answer
 from common.fpga.decoding.law import CallDemand, DecodeLaw, token_cases_us
 from common.fpga.device.board import Board
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj
@@ -114,6 +114,7 @@ def _row(
     demand = plan.demand
     token_us = mean_token_us(plan, cut, board, law, host) if cut else None
     on_card = cut is not None and cut.cut.decode == CARD
+    prompt = demand.prompt_plan if cut and cut.cut.prefill == CARD else None
     watts_j = _token_energy_j(plan, board, energy, token_us) if token_us and on_card else None
     quantiles = cut.odds.quantiles if cut else (None,) * 5
     row = {
@@ -123,7 +124,10 @@ def _row(
         "decode_side": cut.cut.decode if cut else CARD,
         "fits_memory": plan.fits,
         "is_best_plan": is_best,
-        **_engines(demand, cut),
+        # The kernels of each phase on the card; None for one on the host, or by published decoders.
+        "prefill_engines": " ".join(prompt.engines) if prompt else None,
+        "prefill_regions": " ".join(prompt.regions) if prompt else None,
+        "decode_engine": demand.decode_engine if on_card else None,
         "card_resident_bytes": demand.resident_bytes,
         "card_memory_bytes": board.memory.capacity_bytes,
         **_cases("planned_first_token", "_us", cut.first_token_us if cut else None),
@@ -135,23 +139,13 @@ def _row(
         "moved_share": host.answer_us_of(cut.cut, CARD).likely / host.answer_us.likely if cut else None,
         "answer_link_bytes": cut.link_bytes if cut else None,
         "token_link_bytes": cut.token_link_bytes if cut else None,
-        "logits_link_us": link_us(board, demand.logit_bytes),
+        "logits_link_us": demand.logit_bytes / board.link.bytes_per_s.likely * 1e6,
         **_cases("card_token", "_j", watts_j),
         "verdict": judged(cut.odds) if cut else "unknown",
         "pays_probability": cut.odds.pays_probability if cut else None,
         **{f"speedup_p{percent}_factor": each for percent, each in zip((5, 25, 50, 75, 95), quantiles, strict=True)},
     }
     return cast("DecodePlansRow", row)
-
-
-def _engines(demand: AnswerDemand, cut: CutAnswer | None) -> dict[str, str | None]:
-    """Return the kernels of each phase on the card; None for one on the host, or by published decoders."""
-    prompt = demand.prompt_plan if cut is not None and cut.cut.prefill == CARD else None
-    return {
-        "prefill_engines": " ".join(prompt.engines) if prompt else None,
-        "prefill_regions": " ".join(prompt.regions) if prompt else None,
-        "decode_engine": demand.decode_engine if cut is not None and cut.cut.decode == CARD else None,
-    }
 
 
 def mean_token_us(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -169,7 +169,21 @@ def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator
     for precision in kernel_list.precisions:
         roof = roof_of(ceilings, precision)
         for kernel in kernel_list.corrected.kernels:
-            yield _corrected(kernel, precision, roof)
+            moved, fused = kernel.bytes(precision), kernel.fused_bytes(precision)
+            intensity = kernel.flops / moved
+            yield {
+                **_counts(kernel, precision),
+                "batch_count": kernel.batch,
+                "call_count": kernel.calls,
+                "fused_bytes": fused,
+                "total_flops": kernel.calls * kernel.flops,
+                "total_bytes": kernel.calls * moved,
+                "total_fused_bytes": kernel.calls * fused,
+                "attainable_flop_per_s": attainable_flop_per_s(roof, intensity),
+                "bound": "compute" if intensity >= roof.ridge_flop_per_byte else "memory",
+                "roof_us": kernel.calls * _roof_us(kernel.flops, moved, roof),
+                "fused_roof_us": kernel.calls * _roof_us(kernel.flops, fused, roof),
+            }
 
 
 def _counts(kernel: Kernel, precision: str) -> KernelsRow:
@@ -184,24 +198,6 @@ def _counts(kernel: Kernel, precision: str) -> KernelsRow:
         "bytes": moved,
         "arithmetic_intensity_flop_per_byte": kernel.flops / moved,
         "weight_bytes": kernel.weight_bytes(precision),
-    }
-
-
-def _corrected(kernel: Kernel, precision: str, roof: Ceilings) -> KernelsCorrectedRow:
-    moved, fused = kernel.bytes(precision), kernel.fused_bytes(precision)
-    intensity = kernel.flops / moved
-    return {
-        **_counts(kernel, precision),
-        "batch_count": kernel.batch,
-        "call_count": kernel.calls,
-        "fused_bytes": fused,
-        "total_flops": kernel.calls * kernel.flops,
-        "total_bytes": kernel.calls * moved,
-        "total_fused_bytes": kernel.calls * fused,
-        "attainable_flop_per_s": attainable_flop_per_s(roof, intensity),
-        "bound": "compute" if intensity >= roof.ridge_flop_per_byte else "memory",
-        "roof_us": kernel.calls * _roof_us(kernel.flops, moved, roof),
-        "fused_roof_us": kernel.calls * _roof_us(kernel.flops, fused, roof),
     }
 
 
@@ -221,10 +217,9 @@ def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
     return Ceilings(ceilings.peak_flop_per_s[precision], ceilings.attained_bytes_per_s.likely)
 
 
-def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> Iterator[KernelCeilingsRow]:
-    wanted = tuple(precisions)
+def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Sequence[str]) -> Iterator[KernelCeilingsRow]:
     for board in ceilings:
-        for precision in (name for name in wanted if name in board.peak_flop_per_s):
+        for precision in (name for name in precisions if name in board.peak_flop_per_s):
             roof = roof_of(board, precision)
             yield {
                 "board": board.name,
@@ -236,12 +231,11 @@ def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
             }
 
 
-def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> list[str]:
-    wanted = tuple(precisions)
+def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Sequence[str]) -> list[str]:
     return [
         f"{board.name} has no {precision} peak: {board.absent.get(precision, 'none is given')}"
         for board in ceilings
-        for precision in wanted
+        for precision in precisions
         if precision not in board.peak_flop_per_s
     ]
 

@@ -24,14 +24,6 @@ BURST_WORDS = 512  # of a port's burst buffer, as deep as a block at its full wi
 
 
 @dataclass(frozen=True, slots=True)
-class OnDsp58:
-    """Floating-point operators and lanes on a DSP58, which multiplies and adds binary32 by itself."""
-
-    operators: Mapping[str, Resources]
-    mac_lanes: Mapping[str, Resources]
-
-
-@dataclass(frozen=True, slots=True)
 class RowwiseEfficiency:
     """Share of the lanes' peak that kernels attain: those that reduce rows, and those that take each element once."""
 
@@ -47,7 +39,9 @@ class DataflowCosts:
     # The same on 32-bit integers; ``exponential`` is a table, for any function of one value
     integer_operators: Mapping[str, Resources]
     mac_lanes: Mapping[str, Resources]  # one multiply-accumulate per cycle, by number format
-    dsp58: OnDsp58  # operators and lanes that differ on a device with DSP58s
+    # The operators and the lanes that differ on a DSP58, which multiplies and adds binary32 by itself.
+    dsp58_operators: Mapping[str, Resources]
+    dsp58_mac_lanes: Mapping[str, Resources]
     port: Resources  # an AXI master without its burst buffer
     control: Resources  # control logic, once per kernel
     rowwise_efficiency: RowwiseEfficiency  # share of the lanes' peak that row-wise kernels attain
@@ -57,8 +51,8 @@ class DataflowCosts:
     def on(self, dsp_type: str) -> DataflowCosts:
         if dsp_type != "DSP58":
             return self
-        lanes = {**self.mac_lanes, **self.dsp58.mac_lanes}
-        return replace(self, operators={**self.operators, **self.dsp58.operators}, mac_lanes=lanes)
+        lanes = {**self.mac_lanes, **self.dsp58_mac_lanes}
+        return replace(self, operators={**self.operators, **self.dsp58_operators}, mac_lanes=lanes)
 
     def mac(self, precision: str, macs_per_dsp: float | None = None) -> Resources:
         """Return one lane; ``macs_per_dsp`` is for boards whose DSPs differ from the DSP48E2, such as the DSP58."""
@@ -89,7 +83,8 @@ def read_dataflow(file: Section) -> DataflowCosts:
         operators=_by_name(file.section("operators"), OPERATORS),
         integer_operators=_by_name(file.section("integer_operators"), OPERATORS),
         mac_lanes=_by_name(file.section("mac_lanes"), PRECISION_BITS),
-        dsp58=OnDsp58(*(_by_name(section, section) for section in map(dsp58.section, ("operators", "mac_lanes")))),
+        dsp58_operators=_by_name(dsp58.section("operators")),
+        dsp58_mac_lanes=_by_name(dsp58.section("mac_lanes")),
         port=_resources(file.section("memory_port")),
         control=_resources(file.section("control")),
         rowwise_efficiency=RowwiseEfficiency(
@@ -102,8 +97,8 @@ def read_dataflow(file: Section) -> DataflowCosts:
     return costs
 
 
-def _by_name(section: Section, names: Iterable[str]) -> dict[str, Resources]:
-    return {name: _resources(section.section(name)) for name in names}
+def _by_name(section: Section, names: Iterable[str] = ()) -> dict[str, Resources]:
+    return {name: _resources(section.section(name)) for name in names or section}
 
 
 def _resources(section: Section) -> Resources:

@@ -53,8 +53,10 @@ def _result(layer: EngineLayer, tensors: Mapping[str, Bytes]) -> Bytes:
         return _rows(layer.rows, x.astype(np.int64))
     if layer.second:
         result = _scaled(layer, _sums_of_two(layer, x, _part(tensors, layer.second.tensor)))
+    elif layer.weights is None:
+        result = windows_of(layer, x.astype(np.float64), LEAST).max(axis=(4, 5))
     else:
-        result = _maximum(layer, x) if layer.weights is None else _scaled(layer, _sums(layer, x))
+        result = _scaled(layer, _sums(layer, x))
     if layer.residual:
         result = _with_residual(layer, result, _part(tensors, layer.residual.other))
     return result.astype(np.int8)
@@ -74,11 +76,6 @@ def windows_of(layer: EngineLayer, x: Numbers, outside: float) -> Numbers:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     apart = windows[..., :: layer.dilations[0], :: layer.dilations[1]]
     return apart[:, :, ::down, ::across][:, :, : layer.y.height, : layer.y.width]
-
-
-def _maximum(layer: EngineLayer, x: Bytes) -> Numbers:
-    greatest: Numbers = windows_of(layer, x.astype(np.float64), LEAST).max(axis=(4, 5))
-    return greatest
 
 
 def _sums(layer: EngineLayer, x: Bytes) -> Numbers:

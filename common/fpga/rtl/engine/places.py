@@ -26,9 +26,8 @@ class MemoryPlaces:
     def of(cls, network: EngineNetwork, design: EngineDesign) -> MemoryPlaces:
         """Place what the host writes, what layers write, and constant tensors, in this order."""
         places = cls(design)
-        for tensor in (*network.inputs, *(layer.y.whole for layer in network.layers)):
-            places.at(tensor)
-        for tensor, _ in network.constants:
+        written = (layer.y.whole for layer in network.layers)
+        for tensor in (*network.inputs, *written, *(constant for constant, _ in network.constants)):
             places.at(tensor)
         return places
 

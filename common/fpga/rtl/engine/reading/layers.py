@@ -10,10 +10,7 @@ from common.fpga.rtl.engine.network import EngineNetwork
 from common.fpga.rtl.engine.reading import maps, parts, row_work
 from common.fpga.rtl.engine.reading.reader import Finish, Operator, Reader
 
-FUNCTIONS = (
-    *("Abs", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Neg", "Pow", "Selu"),
-    *("Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh"),
-)
+FUNCTIONS = "Abs Div Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Mul Neg Pow Selu Sigmoid Softplus Sqrt Sub Tanh"
 OPERATORS: Mapping[str, Operator] = {
     "QuantizeLinear": Reader.quantize,
     "DequantizeLinear": Reader.dequantize,
@@ -42,7 +39,7 @@ OPERATORS: Mapping[str, Operator] = {
     "Transpose": row_work.transpose,
     "Softmax": row_work.softmax,
     "LayerNormalization": row_work.normalization,
-    **dict.fromkeys(FUNCTIONS, row_work.function),
+    **dict.fromkeys(FUNCTIONS.split(), row_work.function),
 }
 FINISHES: Mapping[str, Finish] = {
     "sums": maps.finish_sums,

@@ -19,10 +19,8 @@ MOST_EXTENT = 32767  # of a field of a descriptor
 BIAS_TOLERANCE = 1e-6  # some roundings of the float32 product scale(x) * scale(w)
 CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
     "value": None,  # a tensor with a type of its own
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
+    **dict.fromkeys(("value_float", "value_floats"), np.float32),
+    **dict.fromkeys(("value_int", "value_ints"), np.int64),
 }
 # Of rows: (1, T, H d), (1, T, H, d), (1, H, T, d), (1, H, d, T); stacked are (1, H, T, n) whose lines are H * T.
 # Several tensors side by side are chunks (1, T, n, H, d), and piled (n, 1, H, T, d).
