@@ -319,34 +319,33 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
     common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
     common/design_space/hierarchy/physical_floor.py common/design_space/hierarchy/row_tiles.py \
-    common/design_space/hierarchy/rtl_interval.py common/design_space/hierarchy/schedule.py \
-    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
-    common/design_space/hierarchy/staying_weights.py common/design_space/hierarchy/workload.py \
-    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
+    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
+    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/staying_weights.py \
+    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
+    common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
     common/design_space/mapping/mappings.py common/design_space/mapping/placement.py \
     common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/descent.py \
     common/design_space/mapping/space/layer_by_layer.py common/design_space/mapping/space/loop_chains.py \
     common/design_space/mapping/space/mapping_problem.py common/design_space/mapping/space/mapping_space.py \
-    common/design_space/mapping/space/nest_fronts.py common/design_space/mapping/space/nest_searches.py \
-    common/design_space/mapping/tiled_rtl.py common/design_space/mapping/traffic.py \
-    common/design_space/results/cache.py common/design_space/results/comparison.py \
-    common/design_space/results/content.py common/design_space/results/design_result.py \
-    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
-    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
-    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
-    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
-    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
-    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
-    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
-    common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
-    common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py \
-    common/files/configuration.py common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
-    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/design_space/mapping/space/nest_fronts.py common/design_space/mapping/tiled_rtl.py \
+    common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/cache.py \
+    common/design_space/results/comparison.py common/design_space/results/content.py \
+    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
+    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
+    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
+    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
+    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
+    common/design_space/search/search.py common/design_space/search/settings.py \
+    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
+    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
+    common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
+    common/design_space/single_buffer/workload.py common/files/configuration.py common/files/model_folder.py \
+    common/files/small_file.py common/files/yaml_file.py common/fusion/border.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
@@ -388,7 +387,7 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/accelerator/hardware.py common/design_space/mapping/arrays.py \
     common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
     common/design_space/mapping/placement.py common/design_space/mapping/tiled_rtl.py \
-    common/design_space/mapping/traffic.py common/design_space/results/comparison.py \
+    common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/comparison.py \
     common/design_space/results/design_result.py common/design_space/search/settings.py common/files/configuration.py \
     common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py \
     common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \

@@ -81,6 +81,11 @@ class LoopNest:
         return dict(zip(LOOPS, extents, strict=True))
 
     @property
+    def distances(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Stride and dilation of each axis of the window, in input rows and in input columns."""
+        return (self.stride_p, self.dilation_r), (self.stride_q, self.dilation_s)
+
+    @property
     def macs(self) -> int:
         return prod(self.bounds.values())
 

@@ -14,11 +14,10 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement
-from common.design_space.mapping.space import nest_searches
-from common.design_space.mapping.space.layer_by_layer import exact, repeats_of
+from common.design_space.mapping.space import layer_by_layer
+from common.design_space.mapping.space.layer_by_layer import NestSearches, exact, repeats_of
 from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
-from common.design_space.mapping.space.nest_searches import NestSearches
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.engines.registry import engine, is_installed
 from common.design_space.search.fronts import SupportedPoint, lower_left_hull
@@ -222,14 +221,14 @@ def test_a_nest_is_searched_once_for_each_setting(monkeypatch):
         asked.append((nest, [*settings]))
         return nest_fronts(nest, hardware, settings, most_cells)
 
-    monkeypatch.setattr(nest_searches, "nest_fronts", counted)
+    monkeypatch.setattr(layer_by_layer, "nest_fronts", counted)
     nest, beside, searches = PRIME["product"], (IN_MEMORY, 5.0), NestSearches()
     first = searches.fronts(nest, TINY, [ALONE])
     both = searches.fronts(nest, TINY, [ALONE, beside])
     assert searches.fronts(nest, TINY, [beside]) == both
     assert asked == [(nest, [ALONE]), (nest, [beside])]
     assert both.fronts[ALONE] == first.fronts[ALONE]
-    assert searches.left == nest_searches.MOST_CELLS_OF_MODEL - both.cell_count
+    assert searches.left == layer_by_layer.MOST_CELLS_OF_MODEL - both.cell_count
 
 
 def test_the_order_in_which_a_file_names_loops_changes_nothing():

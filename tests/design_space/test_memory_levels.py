@@ -17,9 +17,8 @@ from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
 from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space import loop_chains
 from common.design_space.mapping.space import nest_fronts as nest_fronts_module
-from common.design_space.mapping.space.layer_by_layer import exact
+from common.design_space.mapping.space.layer_by_layer import exact, unsearched
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
-from common.design_space.mapping.space.nest_searches import unsearched
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint, best, lower_left_hull
 from common.messages.errors import UnusableValueError

@@ -79,6 +79,6 @@ def test_words_beside_a_nest_move_while_it_runs():
 
 def test_maps_rest_in_the_outermost_memory_that_holds_inputs():
     assert resident_level(GEMMINI) == resident_level(ONE_BUFFER) == 1
-    assert Placement(frozenset({"output"})).holders("output", GEMMINI) == [1, 2]
-    assert Placement().holders("output", GEMMINI) == [0, 2]
-    assert Placement(frozenset({"input"})).holders("input", GEMMINI) == [1]
+    assert Placement(frozenset({"output"})).holders("output", GEMMINI) == (1, 2)
+    assert Placement().holders("output", GEMMINI) == (0, 2)
+    assert Placement(frozenset({"input"})).holders("input", GEMMINI) == (1,)

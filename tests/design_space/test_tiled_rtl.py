@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware import KIB, RtlCosts
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.hierarchy.rtl_interval import RtlInterval
+from common.design_space.hierarchy.schedule import RtlInterval
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.gemmini_rtl import rtl_cycles
 from common.design_space.mapping.mappings import parse_mappings

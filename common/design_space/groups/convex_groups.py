@@ -8,8 +8,10 @@ every cover by convex groups is a path through the closed sets, from the empty s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
+from common.design_space.memoized import memoized
 from common.workload.map_layers import LayerGraph
 
 MOST_CLOSED_SETS = 2_000
@@ -32,41 +34,28 @@ class ConvexGroups:
     fusible: int
     most_layers: int
     keeps_order: bool = False
-    _starts: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _steps: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @memoized
     def starts(self, done: int) -> tuple[int, ...]:
         """Return the layers that can run once the layers of a closed set have run."""
-        if done not in self._starts:
-            self._starts[done] = tuple(self._can_start(done))
-        return self._starts[done]
-
-    def _can_start(self, done: int) -> Iterator[int]:
         first = (~done & (done + 1)).bit_length() - 1  # the first layer that has not run
-        for layer in range(first, len(self.before)):
-            if not done >> layer & 1 and not self.before[layer] & ~done:
-                yield layer
-                if self.keeps_order:
-                    return
+        layers = range(first, len(self.before))
+        can_start = (layer for layer in layers if not done >> layer & 1 and not self.before[layer] & ~done)
+        return tuple(islice(can_start, 1 if self.keeps_order else None))
 
+    @memoized
     def steps(self, done: int) -> tuple[int, ...]:
         """Return every connected group that can run next: each layer alone, and each larger group of fusible layers."""
-        if done not in self._steps:
-            self._steps[done] = tuple(self._next_groups(done))
-        return self._steps[done]
-
-    def _next_groups(self, done: int) -> Iterator[int]:
-        seen: set[int] = set()
+        seen: dict[int, None] = {}
         waiting = [1 << layer for layer in self.starts(done)]
         while waiting:
             group = waiting.pop()
             if group in seen:
                 continue
-            seen.add(group)
-            yield group
-            if group & ~self.fusible or group.bit_count() >= self.most_layers:
-                continue
-            waiting += [group | 1 << layer for layer in self.additions(done, group)]
+            seen[group] = None
+            if not group & ~self.fusible and group.bit_count() < self.most_layers:
+                waiting += [group | 1 << layer for layer in self.additions(done, group)]
+        return tuple(seen)
 
     def additions(self, done: int, group: int) -> Iterator[int]:
         """Yield the fusible layers that can join a group: beside it, with all that they read done or in the group."""
@@ -82,16 +71,13 @@ def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
         most_layers: of a group; 1 allows no fusion.
     """
     before, neighbours = [0] * len(graph.layers), [0] * len(graph.layers)
-    for index, layer in enumerate(graph.layers):
-        for tensor in layer.reads:
-            if tensor in graph.producer:
-                before[index] |= 1 << graph.producer[tensor]
-    tensors = {*graph.producer, *graph.consumers}
-    for tensor in tensors:
-        ends = {*graph.consumers.get(tensor, ()), *([graph.producer[tensor]] if tensor in graph.producer else [])}
-        together = sum(1 << end for end in ends)
+    for tensor in {*graph.producer, *graph.consumers}:
+        readers, writers = graph.consumers.get(tensor, ()), [graph.producer[tensor]] if tensor in graph.producer else []
+        for reader in readers:
+            before[reader] |= sum(1 << writer for writer in writers)
+        ends = {*readers, *writers}
         for end in ends:
-            neighbours[end] |= together & ~(1 << end)
+            neighbours[end] |= sum(1 << other for other in ends if other != end)
     fusible = sum(1 << index for index, layer in enumerate(graph.layers) if layer.form is not None)
     groups = ConvexGroups(tuple(before), tuple(neighbours), fusible, most_layers)
     return groups if _has_few_closed_sets(groups) else replace(groups, keeps_order=True)

@@ -23,8 +23,8 @@ from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.hierarchy.staying_weights import staying_sets
 from common.design_space.mapping.placement import resident_level, resident_levels
+from common.design_space.mapping.space.layer_by_layer import NestSearches, unsearched
 from common.design_space.mapping.space.nest_fronts import ALONE, NestFronts, Setting
-from common.design_space.mapping.space.nest_searches import NestSearches, unsearched
 from common.design_space.search.fronts import Front, SupportedPoint, least_product
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.messages.names import shown

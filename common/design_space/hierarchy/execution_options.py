@@ -47,10 +47,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class RowTiles:
-    """Layers that run together, depth first, and the rows of a tile of the last layers' results."""
+    """Layers that run together, depth first, and the rows of a tile of the last layers' results.
+
+    ``resident_weights`` says of each layer whether its weights are resident.
+    """
 
     layers: tuple[int, ...]
     rows: int
+    resident_weights: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,6 @@ class ExecutionOption:
 
     Attributes:
         layer: index of the layer.
-        nests: by name.
         runs: how often the nests run.
         side_words: words at each level, of all runs, that no nest moves: beside the only nest, or after all nests.
         stream: what they cost where they move after the nests.
@@ -98,15 +101,13 @@ def execution_option(
         sizes: words of each tensor.
     """
     read_here = places.inherited | places.copied
-    on_chip: list[float] = [words for name, words in layer.reads.items() if name in read_here]
-    on_chip += [words for name, words in layer.written_beside.items() if name in places.left]
-    in_memory = [words for name, words in layer.reads.items() if name not in read_here]
-    in_memory += [words for name, words in layer.written_beside.items() if name not in places.left]
-    copied = [sizes[name] for name in sorted(places.copied | places.saved)]
-    constants = [layer.constants] if layer.constants else []
-    if places.keeps_scores:
-        constants, on_chip = [layer.constants - layer.passed_on], [*on_chip, layer.passed_on]
-    words = side_streams(hardware, [*constants, *in_memory], on_chip, copied)
+    streams = [(words, name in read_here) for name, words in layer.reads.items()]
+    streams += [(words, name in places.left) for name, words in layer.written_beside.items()]
+    passed_on = [layer.passed_on] if places.keeps_scores else []
+    constants = [layer.constants - sum(passed_on)] if layer.constants or passed_on else []
+    in_memory = [*constants, *(words for words, is_here in streams if not is_here)]
+    on_chip = [*(words for words, is_here in streams if is_here), *passed_on]
+    words = side_streams(hardware, in_memory, on_chip, [sizes[name] for name in sorted(places.copied | places.saved)])
     operands = {"weight"} if places.weights_stay else set()
     if not layer.has_epilogue:
         setting = (Placement(frozenset(operands)), places.resident_words)
@@ -193,15 +194,15 @@ class LayerPlaces:
         inherited = frozenset(name for name in reads if name in resident)
         new = (name for name in reads if name not in resident and self.sizes[name])
         for copied in _subsets(new, self.most_resident - len(resident)):
-            for left, saved in self.results(index, done):
+            for left, saved in self.results([index], done):
                 words = before + self.words(copied) + self.words(left) + self.staying_weight_words
                 if words <= self.capacity:
                     yield Places(inherited, copied, left, saved, before, words, stays)
 
-    def results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Yield the results that stay on the chip, and those of them that are copied to DRAM."""
+    def results(self, layers: Iterable[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+        """Yield the results of layers that stay on the chip, and those of them that are copied to DRAM."""
         choices = []
-        for name in self.layers[index].layer.writes:
+        for name in (name for index in layers for name in self.layers[index].layer.writes):
             readers, options = self.readers(name, done), [(NOTHING, NOTHING)]
             tensor = frozenset({name})
             if any(map(self.can_be_resident, readers)):
@@ -226,8 +227,7 @@ class LayerPlaces:
 
 
 def _subsets(names: Iterable[str], most: float) -> Iterator[frozenset[str]]:
-    """Yield the sets of at most so many of the names; none where ``most`` is negative."""
+    """Return the sets of at most so many of the names; none where ``most`` is negative."""
     known = tuple(names)
-    for count in range(len(known) + 1):
-        if count <= most:
-            yield from map(frozenset, combinations(known, count))
+    counts = (count for count in range(len(known) + 1) if count <= most)
+    return (frozenset(chosen) for count in counts for chosen in combinations(known, count))

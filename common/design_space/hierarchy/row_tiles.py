@@ -23,6 +23,7 @@ from common.design_space.groups.tiled_group import TiledGroup, tiled_group
 from common.design_space.hierarchy.execution_options import NOTHING, ExecutionOption, LayerPlaces, Places, RowTiles
 from common.design_space.mapping.cost import stream_cost
 from common.design_space.mapping.placement import Placement, side_streams
+from common.design_space.memoized import memoized
 from common.workload.loop_nests import LoopNest
 
 MOST_ROW_TILED_LAYERS = 3
@@ -37,6 +38,10 @@ class GroupUse:
     members: tuple[int, ...]
     after: Places
 
+    @property
+    def on_chip(self) -> frozenset[str]:
+        return self.after.inherited | self.after.left
+
 
 class RowTilePlans:
     """The execution options of groups of layers in row tiles.
@@ -49,15 +54,9 @@ class RowTilePlans:
         self.places, self.hardware = places, hardware
         # Beyond the largest tensor the limit no longer grows. A larger memory then has all groups of a smaller one.
         self._large_words = SMALL_SHARE * min(places.capacity, max(places.sizes.values(), default=0))
-        self._members: dict[int, tuple[int, ...]] = {}
-        self._uses: dict[tuple[int, Places], GroupUse] = {}
-        self._of_uses: dict[tuple[int, Places], tuple[Plan, ...]] = {}
-        self._shapes: dict[tuple[tuple[int, ...], frozenset[str]], int | None] = {}
         self._numbers: dict[Hashable, int] = {}
         self._groups: list[TiledGroup] = []
-        self._axes: dict[tuple[int, int], AxisTiles] = {}
         self._by_shape: dict[Hashable, tuple[Plan, ...]] = {}
-        self._tilings: dict[int, tuple[int, tuple[bool, ...]]] = {}
 
     def of_group(
         self, group: int, resident: Mapping[str, bool], done: int
@@ -73,61 +72,46 @@ class RowTilePlans:
         if not members:
             return
         begin = self.places.words(resident)
+        inside = set(members)
         read = frozenset(name for index in members for name in self.places.layers[index].layer.reads)
-        for left, saved in self._results(members, done):
-            after = Places(read.intersection(resident), NOTHING, left, saved, begin, self._words(begin, left))
-            key = group, after
-            if key not in self._uses:
-                self._uses[key] = GroupUse(members, after)
-                self._of_uses[key] = self._plans(members, after)
-            yield self._uses[key], self._of_uses[key]
+        last = [index for index in members
+                if not any(inside & set(self.places.graph.consumers.get(name, ()))
+                           for name in self.places.layers[index].layer.writes)]  # fmt: skip
+        for left, saved in self.places.results(last, done):
+            words = begin + self.places.words(left) + self.places.staying_weight_words
+            yield self._use(members, Places(read.intersection(resident), NOTHING, left, saved, begin, words))
+
+    @memoized
+    def _use(self, members: tuple[int, ...], after: Places) -> tuple[GroupUse, Sequence[Plan]]:
+        use = GroupUse(members, after)
+        return use, self._plans(use)
 
     def named(self, plan: Plan, use: GroupUse) -> Plan:
         """Return a plan of a group with the names of the group's own layers and tensors."""
-        size, resident_weights = self._tilings[id(plan)]
-        shape = self._shape(use)
+        shape, row_tiles = self._shape(use.members, use.on_chip), plan[0].row_tiles
         assert shape is not None
-        return self._tiled(use, shape, size, resident_weights).plan()
+        assert row_tiles is not None
+        return self._tiled(use, shape, row_tiles.rows, row_tiles.resident_weights).plan()
 
+    @memoized
     def _tiled_members(self, group: int) -> tuple[int, ...]:
         """Return the layers of a group; none where they do not run in row tiles."""
-        if group not in self._members:
-            members = members_of(group)
-            can_be = all(self._can_be_row_tiled(index) for index in members) and self._has_large_map(members)
-            self._members[group] = members if can_be else ()
-        return self._members[group]
-
-    def _words(self, begin: float, left: frozenset[str]) -> float:
-        return begin + self.places.words(left) + self.places.staying_weight_words
-
-    def _can_be_row_tiled(self, index: int) -> bool:
-        layer = self.places.layers[index]
-        return self.places.can_be_resident(index) and layer.layer.form is not None and not layer.macs
-
-    def _has_large_map(self, members: Sequence[int]) -> bool:
-        """Return whether a map between the layers takes much of the memory; others are resident."""
-        written = {name for index in members for name in self.places.layers[index].layer.writes}
-        inside = {name for index in members for name in self.places.layers[index].layer.reads} & written
-        return any(self.places.sizes[name] > self._large_words for name in inside)
-
-    def _results(self, members: Sequence[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Yield the results that become resident, and those of them that go to DRAM too; no layer here reads them."""
-        inside = set(members)
-        last = [
-            index
-            for index in members
-            if not any(inside & set(self.places.graph.consumers.get(name, ()))
-                       for name in self.places.layers[index].layer.writes)
-        ]  # fmt: skip
-        for chosen in product(*(list(self.places.results(index, done)) for index in last)):
-            yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
-
-    def _plans(self, members: tuple[int, ...], after: Places) -> tuple[Plan, ...]:
-        use = GroupUse(members, after)
-        if (shape := self._shape(use)) is None:
+        members = members_of(group)
+        layers = [self.places.layers[index] for index in members]
+        have_rows = all(layer.layer.form is not None and not layer.macs for layer in layers)
+        if not have_rows or not all(map(self.places.can_be_resident, members)):
             return ()
-        written = [self._written(index) for index in members]
-        key = shape, tuple((name in after.left, name in after.saved) for name in written), after.resident_words
+        written = {name for layer in layers for name in layer.layer.writes}
+        inside = {name for layer in layers for name in layer.layer.reads} & written
+        # Maps between the layers that take little of the memory are resident instead.
+        return members if any(self.places.sizes[name] > self._large_words for name in inside) else ()
+
+    def _plans(self, use: GroupUse) -> tuple[Plan, ...]:
+        if (shape := self._shape(use.members, use.on_chip)) is None:
+            return ()
+        written = [next(iter(self.places.layers[index].layer.writes)) for index in use.members]
+        stay = tuple((name in use.after.left, name in use.after.saved) for name in written)
+        key = shape, stay, use.after.resident_words
         if key not in self._by_shape:
             self._by_shape[key] = tuple(self._searched(use, shape))
         return self._by_shape[key]
@@ -139,37 +123,30 @@ class RowTilePlans:
             for resident_weights in product(*map(self._weight_places, use.members)):
                 row_tiled = self._tiled(use, shape, size, resident_weights)
                 if max(row_tiled.resident_words) <= self.places.capacity:
-                    plan = row_tiled.plan()
-                    self._tilings[id(plan)] = size, resident_weights
-                    yield plan
+                    yield row_tiled.plan()
 
     def _tiled(self, use: GroupUse, shape: int, size: int, resident_weights: tuple[bool, ...]) -> _RowTiledGroup:
-        group = self._groups[shape]
-        if (shape, size) not in self._axes:
-            self._axes[shape, size] = axis_tiles(group, 0, size, keeps_halo=True)
-        axis = self._axes[shape, size]
+        group, axis = self._groups[shape], self._axis(shape, size)
         return _RowTiledGroup(self.places, self.hardware, use.members, group, axis, size, use.after, resident_weights)
 
-    def _shape(self, use: GroupUse) -> int | None:
+    @memoized
+    def _axis(self, shape: int, size: int) -> AxisTiles:
+        return axis_tiles(self._groups[shape], 0, size, keeps_halo=True)
+
+    @memoized
+    def _shape(self, members: tuple[int, ...], on_chip: frozenset[str]) -> int | None:
         """Return the number of what is alike in groups that differ in names alone; None where there are no tiles."""
-        on_chip = use.after.inherited | use.after.left
-        key = use.members, on_chip
-        if key not in self._shapes:
-            group = tiled_group(self.places.graph, use.members, on_chip)
-            kinds = tuple(map(self._kind, use.members))
-            self._shapes[key] = None if group is None else self._numbers.setdefault((group, kinds), len(self._groups))
-            if group is not None and self._shapes[key] == len(self._groups):
-                self._groups.append(group)
-        return self._shapes[key]
+        if (group := tiled_group(self.places.graph, members, on_chip)) is None:
+            return None
+        shape = self._numbers.setdefault((group, tuple(map(self._kind, members))), len(self._groups))
+        if shape == len(self._groups):
+            self._groups.append(group)
+        return shape
 
     def _kind(self, index: int) -> Hashable:
         """Return what decides how a layer runs, except its tensors."""
         layer = self.places.layers[index]
         return tuple(layer.nests.values()), layer.constants, index in self.places.staying
-
-    def _written(self, index: int) -> str:
-        (name,) = self.places.layers[index].layer.writes
-        return name
 
     def _weight_places(self, index: int) -> tuple[bool, ...]:
         """Return whether the weights of a layer may be resident: if they stay between inferences, they are."""
@@ -235,7 +212,7 @@ class _RowTiledGroup:
 
     def plan(self) -> Plan:
         options = [option for number in range(len(self.members)) for option in self._options(number)]
-        row_tiles = RowTiles(tuple(self.members), self.rows)
+        row_tiles = RowTiles(tuple(self.members), self.rows, self.resident_weights)
         first = replace(options[0], places=replace(options[0].places, begin_words=self.after.begin_words))
         return tuple(replace(option, row_tiles=row_tiles) for option in (first, *options[1:]))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.execution_options import ExecutionOption
@@ -14,6 +17,7 @@ from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
 from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import MappedLayer
+from common.design_space.mapping.tiled_rtl import is_product
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint
 from common.workload.loop_nests import LoopNest
@@ -23,6 +27,20 @@ from common.workload.loop_nests import LoopNest
 def _detailed_cost(nest: LoopNest, mapping: str, hardware: Hardware, placement: Placement) -> MappingCost:
     own = hierarchy_of(mapping, hardware)
     return cost(parse_mappings([mapping], own), Nests.of([nest]), own, placement=placement)
+
+
+class RtlInterval(NamedTuple):
+    """Cycles by the costs of the RTL, and the ends between which nine in ten layers that were not fitted are."""
+
+    low: float
+    likely: float
+    high: float
+
+    @classmethod
+    def sum_of(cls, parts: Iterable[tuple[int, RtlInterval]]) -> RtlInterval:
+        """Return the sum of intervals, each of so many runs: all errors are taken to be in one direction."""
+        table = [[runs * end for end in part] for runs, part in parts]
+        return cls(*map(float, np.sum(table, axis=0)))
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,17 @@ class LayerStep:
             name: _detailed_cost(nest.nest, nest.mapping, hardware, self.option.setting_of(name)[0])
             for name, nest in self.mapped.items()
         }
+
+    def rtl_intervals(self, hardware: Hardware) -> Mapping[str, RtlInterval]:
+        """Return the cycles of one run of each nest by the costs of the RTL; nothing where the file has none."""
+        if hardware.rtl is None or hardware.rtl_errors is None:
+            return {}
+        costs, found = self.costs(hardware.with_rtl()), dict[str, RtlInterval]()
+        for name, mapped in self.mapped.items():
+            low, high = hardware.rtl_errors.product if is_product(mapped.nest) else hardware.rtl_errors.window
+            cycles = float(np.asarray(costs[name].rtl_cycles)[0])
+            found[name] = RtlInterval(cycles * low, cycles, cycles * high)
+        return found
 
 
 @dataclass(frozen=True)
@@ -111,3 +140,12 @@ class MappedSchedule:
         ]
         for begin, end in pairwise([*begins, len(self.steps)]):
             yield self.steps[begin:end]
+
+    def rtl_interval(self, hardware: Hardware) -> RtlInterval | None:
+        """Return the cycles by the costs of the RTL; layers without a nest count as they do without the RTL."""
+        if hardware.rtl is None:
+            return None
+        parts = [(1, RtlInterval(*[step.option.stream_cycles] * 3)) for step in self.steps]
+        for step in self.steps:
+            parts += [(step.mapped[name].runs, part) for name, part in step.rtl_intervals(hardware).items()]
+        return RtlInterval.sum_of(parts)

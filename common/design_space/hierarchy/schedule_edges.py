@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from common.design_space.hierarchy.row_tiles import GroupUse, Plan, RowTilePlans
 ALONE = -1  # in place of a group
 MOST_STATES = 20_000
 MOST_STEPS = 200_000
-MOST_RESIDENT = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
+MOST_RESIDENT = (math.inf, 8, 4, 2, 1, 0)  # tensors at once, in the order of the model, until the states are few enough
 Resident = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
 State = tuple[int, Resident]  # the closed set of layers that have run, and the resident tensors
 
@@ -63,10 +62,9 @@ def schedule_edges(places: LayerPlaces, hardware: Hardware, groups: ConvexGroups
     """
     in_order = replace(groups, keeps_order=True)
     spaces = [(places.limited_to(most), in_order) for most in MOST_RESIDENT]
-    for choices, order in spaces if groups.keeps_order else [(places, groups), *spaces]:
-        if edges := _Steps(choices, hardware, order).edges(MOST_STATES, MOST_STEPS):
-            return edges
-    return _Steps(places.limited_to(0), hardware, in_order).edges()
+    spaces = spaces if groups.keeps_order else [(places, groups), *spaces]
+    found = (_Steps(choices, hardware, order).edges() for choices, order in spaces)
+    return next(edges for edges in found if edges is not None)
 
 
 class _Steps:
@@ -78,14 +76,9 @@ class _Steps:
         self.plans: dict[Hashable, tuple[int, Plan]] = {}
         self.uses: dict[int, tuple[int, GroupUse]] = {}
 
-    @overload
-    def edges(self) -> ScheduleEdges: ...
-
-    @overload
-    def edges(self, most_states: float, most_steps: float) -> ScheduleEdges | None: ...
-
-    def edges(self, most_states: float = math.inf, most_steps: float = math.inf) -> ScheduleEdges | None:
-        """Return all steps; None where there are too many of them, or too many states."""
+    def edges(self) -> ScheduleEdges | None:
+        """Return all steps; None where there are too many of them, or too many states, and fewer tensors may stay."""
+        is_last = not self.places.most_resident
         count = len(self.places.layers)
         by_size: list[dict[State, None]] = [{} for _ in range(count + 1)]
         by_size[0][0, frozenset()] = None
@@ -95,9 +88,9 @@ class _Steps:
                 for then, plan, use in self._after(state):
                     by_size[then[0].bit_count()].setdefault(then)
                     steps.append((state, then, plan, use))
-                    if len(steps) > most_steps:
+                    if len(steps) > MOST_STEPS and not is_last:
                         return None
-            if sum(map(len, by_size)) > most_states:
+            if sum(map(len, by_size)) > MOST_STATES and not is_last:
                 return None
         number = {state: index for index, state in enumerate(state for states in by_size for state in states)}
         table = sorted((number[then], number[state], plan, use) for state, then, plan, use in steps)

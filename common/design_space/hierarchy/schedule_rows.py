@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.hierarchy.rtl_interval import step_intervals
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.staying_weights import weight_words
 from common.design_space.mapping.arrays import Array
@@ -23,7 +22,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
     """Yield a row for each loop nest, whose name ends in its number at the node; figures are those of one run."""
     hardware = replace(hardware, resident_at=schedule.resident_at)
     for step in schedule.steps:
-        costs, intervals = step.costs(hardware), step_intervals(step, hardware)
+        costs, intervals, level = step.costs(hardware), step.rtl_intervals(hardware), resident_level(hardware)
         for name, mapped in step.mapped.items():
             node, _, number = name.rpartition(".")
             placement, dram_bytes = step.option.setting_of(name)[0], _dram_bytes(costs[name], hardware)
@@ -44,7 +43,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "moved_words": _moved_words(costs[name], hardware),
                 "dram_beside_bytes": sum(placement.words_at(0)) * hardware.levels[0].word_bytes,
                 "resident_operands": " ".join(sorted(placement.on_chip)),
-                "resident_level": _level_of_residents(hardware) if placement.on_chip else "",
+                "resident_level": hardware.levels[level].name if placement.on_chip and level is not None else "",
                 "resident_tensor_bytes": _resident_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
                 **rtl_columns(intervals.get(name)),
@@ -75,11 +74,6 @@ def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
     return moved
 
 
-def _level_of_residents(hardware: Hardware) -> str:
-    level = resident_level(hardware)
-    return "" if level is None else hardware.levels[level].name
-
-
 def staying_bytes(schedule: MappedSchedule, hardware: Hardware) -> float:
     """Return the bytes of weights that stay on the chip from one inference to the next."""
     hardware = replace(hardware, resident_at=schedule.resident_at)
@@ -105,6 +99,12 @@ def _part_names(hardware: Hardware) -> tuple[str, ...]:
 def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignGroupsRow]:
     """Yield a row for each group (:meth:`MappedSchedule.groups`), in the order in which they run."""
     hardware = replace(hardware, resident_at=schedule.resident_at)
+
+    def dram_bytes(step: LayerStep) -> float:
+        costs = step.costs(hardware)
+        nests = (nest.runs * sum(_dram_bytes(costs[name], hardware).values()) for name, nest in step.mapped.items())
+        return sum(nests) + sum(step.option.side_words[0]) * hardware.levels[0].word_bytes
+
     for index, steps in enumerate(schedule.groups()):
         tile_rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
         weights_on_chip = {step.option.layer for step in steps if "weight" in step.option.setting[0].on_chip}
@@ -119,7 +119,7 @@ def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Ite
             "halo": "kept" if tile_rows else "",
             "resident_weight_count": len(weights_on_chip) if tile_rows or weights_on_chip else None,
             "resident_tensor_count": len(frozenset().union(*(step.on_chip for step in steps))),
-            "dram_bytes": round(sum(_step_dram_bytes(step, hardware) for step in steps), WORD_DIGITS),
+            "dram_bytes": round(sum(dram_bytes(step) for step in steps), WORD_DIGITS),
             "recomputed_share": 0.0,
             "modelled_cycles": sum(step.cycles for step in steps),
             "modelled_energy_pj": sum(step.energy_pj for step in steps),
@@ -139,12 +139,6 @@ def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[
             for part, energy_pj in zip(total, step.option.stream.energy_parts_pj, strict=True):
                 total[part] += energy_pj
     return total
-
-
-def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:
-    costs = step.costs(hardware)
-    nests = sum(nest.runs * sum(_dram_bytes(costs[name], hardware).values()) for name, nest in step.mapped.items())
-    return nests + sum(step.option.side_words[0]) * hardware.levels[0].word_bytes
 
 
 def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:

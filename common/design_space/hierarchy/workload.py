@@ -7,22 +7,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
-from common.design_space.hierarchy.execution_options import ExecutionOption, LayerPlaces, Places, execution_option
+from common.design_space.hierarchy.execution_options import LayerPlaces, Places, execution_option
 from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
 from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
-from common.design_space.hierarchy.rtl_interval import schedule_interval
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows, staying_bytes
 from common.design_space.mapping.placement import Placement
-from common.design_space.mapping.space.layer_by_layer import exact
+from common.design_space.mapping.space.layer_by_layer import NestSearches, exact
 from common.design_space.mapping.space.loop_chains import places_in_space
 from common.design_space.mapping.space.mapping_problem import MappingProblem
-from common.design_space.mapping.space.nest_searches import NestSearches
 from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
 from common.design_space.search.engines.registry import engine
 from common.design_space.search.fronts import SupportedPoint
@@ -39,23 +36,6 @@ from common.workload.nest_rows import nests_by_node, require_bound
 
 IDLE_SHARE = 1 / 16  # of the elements of an array: a note names the layers that use no more
 NestAt = tuple[LoopNest, Placement]
-
-
-class _Outcome(NamedTuple):
-    """A schedule, and how the search for it went.
-
-    Attributes:
-        curve: the best product after so many evaluations.
-        best_of_space: the least product of all schedules; None where it is unknown.
-        limit: what the search left out, in words.
-    """
-
-    schedule: MappedSchedule
-    is_complete: bool
-    curve: Sequence[tuple[int, float]]
-    search_s: float
-    best_of_space: float | None = None
-    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +94,18 @@ class HierarchyWorkload:
         if settings.engine != EXACT:
             engine(settings.engine)
         floor = physical_floor(self.graph, self.layers, hardware, weights_stay=settings.weights_stay)
-        searches = NestSearches()
-        outcome = self._best_of_space(design, searches, observer)
+        searches, start_s = NestSearches(), time.perf_counter()
+        schedule, is_complete = self._best_of_space(design, searches, observer)
+        search_s, curve = time.perf_counter() - start_s, [(schedule.evaluations, schedule.edp)]
         contractions = exact(self.nests, hardware, self.runs, searches)
         unfused = self._unfused(hardware, searches)
-        best_of_space, limit = outcome.best_of_space, outcome.limit  # an engine is compared with the optimum
+        # An engine is compared with the optimum.
+        best_of_space, limit = (schedule.best_of_space, schedule.limit) if is_complete else (None, "")
         if settings.engine != EXACT:
             observer.begin(best_of_space or floor.edp)
-            outcome = self._proposed(hardware, settings, observer)
-        schedule = outcome.schedule
+            start_s = time.perf_counter()
+            schedule, result = self._proposed(hardware, settings, observer)
+            search_s, curve, is_complete = time.perf_counter() - start_s, [*result.curve], result.is_complete
         point = point_row(
             design,
             schedule,
@@ -131,49 +114,47 @@ class HierarchyWorkload:
             unfused_edp=unfused.edp,
             contraction_edp=contractions.edp,
             evaluation_count=schedule.evaluations,
-            is_complete=outcome.is_complete,
-            rtl=schedule_interval(schedule, replace(hardware, resident_at=schedule.resident_at)),
+            is_complete=is_complete,
+            rtl=schedule.rtl_interval(replace(hardware, resident_at=schedule.resident_at)),
             staying_weight_bytes=staying_bytes(schedule, hardware) if settings.weights_stay else None,
         )
         return DesignResult(
             point,
             mappings=[*mapping_rows(design.name, schedule, hardware)],
             groups=[*group_rows(design.name, schedule, hardware)],
-            convergence=convergence_rows(design, outcome.curve),
-            search_s=outcome.search_s,
+            convergence=convergence_rows(design, curve),
+            search_s=search_s,
             limit=limit,
         )
 
     def _unfused(self, hardware: Hardware, searches: NestSearches) -> MappedSchedule:
         return best_schedule(self.graph, self.layers, hardware, keeps=False, searches=searches)
 
-    def _best_of_space(self, design: DesignTask, searches: NestSearches, observer: SearchObserver) -> _Outcome:
-        """Return the optimum, or the layers one by one where somebody ended the search."""
-        start_s = time.perf_counter()
-        try:
-            schedule = self._exact(design, searches, observer)
-        except SearchInterruptedError:
-            unfused = replace(self._unfused(design.hardware, searches), evaluations=searches.mapping_count)
-            return _Outcome(unfused, is_complete=False, curve=_point(unfused), search_s=time.perf_counter() - start_s)
-        search_s = time.perf_counter() - start_s
-        return _Outcome(schedule, True, _point(schedule), search_s, schedule.best_of_space, schedule.limit)
-
-    def _exact(self, design: DesignTask, searches: NestSearches, observer: SearchObserver) -> MappedSchedule:
+    def _best_of_space(
+        self, design: DesignTask, searches: NestSearches, observer: SearchObserver
+    ) -> tuple[MappedSchedule, bool]:
+        """Return the optimum; or the layers one by one, and False, where somebody ended the search."""
         most_layers = design.search.most_layers
-        return best_schedule(
-            self.graph,
-            self.layers,
-            design.hardware,
-            keeps=most_layers > 1,
-            most_layers=min(most_layers, MOST_ROW_TILED_LAYERS),
-            weights_stay=design.search.weights_stay,
-            observer=observer,
-            searches=searches,
-        )
+        try:
+            optimum = best_schedule(
+                self.graph,
+                self.layers,
+                design.hardware,
+                keeps=most_layers > 1,
+                most_layers=min(most_layers, MOST_ROW_TILED_LAYERS),
+                weights_stay=design.search.weights_stay,
+                observer=observer,
+                searches=searches,
+            )
+        except SearchInterruptedError:
+            unfused = self._unfused(design.hardware, searches)
+            return replace(unfused, evaluations=searches.mapping_count), False
+        return optimum, True
 
-    def _proposed(self, hardware: Hardware, settings: Search, observer: SearchObserver) -> _Outcome:
+    def _proposed(
+        self, hardware: Hardware, settings: Search, observer: SearchObserver
+    ) -> tuple[MappedSchedule, Searched[NestAt, str]]:
         """Return the schedule that an engine finds, in which nothing is resident."""
-        start_s = time.perf_counter()
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
         options = [execution_option(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
         runs = Counter[NestAt]()
@@ -188,12 +169,11 @@ class HierarchyWorkload:
             sum(option.stream_energy_pj for option in options), sum(option.stream_cycles for option in options), None
         )
         result = search(parts, engine(settings.engine), settings.evaluations, settings.seed, observer, streams)
-        steps = [
-            LayerStep.of(layer, option, _points(option, result))
-            for layer, option in zip(self.layers, options, strict=True)
-        ]
-        schedule, search_s = MappedSchedule(steps, result.evaluation_count), time.perf_counter() - start_s
-        return _Outcome(schedule, result.is_complete, result.curve, search_s)
+        steps = list[LayerStep]()
+        for layer, option in zip(self.layers, options, strict=True):
+            points = {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
+            steps.append(LayerStep.of(layer, option, points))
+        return MappedSchedule(steps, result.evaluation_count), result
 
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
         """Yield that the elements of the model are not those of the accelerator."""
@@ -201,11 +181,6 @@ class HierarchyWorkload:
         if widths := sorted(self.element_bits - {word_bits}):
             theirs = " and ".join(map(str, widths))
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
-
-
-def _point(schedule: MappedSchedule) -> Sequence[tuple[int, float]]:
-    """Return the curve of a search that evaluates all schedules at once."""
-    return [(schedule.evaluations, schedule.edp)]
 
 
 def most_elements(nest: LoopNest, hardware: Hardware) -> int:
@@ -227,10 +202,6 @@ def _idle_notes(nests: Mapping[str, LoopNest], hardware: Hardware) -> Iterator[s
     for most, nodes in sorted(used.items()):
         names = listed(dict.fromkeys(nodes), MOST_NAMED)
         yield f"of {hardware.array.elements:,} elements of the array, {most:,} at most can work on {names}"
-
-
-def _points(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, SupportedPoint[str]]:
-    return {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
 
 
 def _outside_notes(layers: Sequence[ModelLayer]) -> Iterator[str]:

@@ -7,8 +7,9 @@ batch, and have a gradient with PyTorch's arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -19,6 +20,7 @@ from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.tiled_rtl import nesting_cycles
 from common.design_space.mapping.traffic import RELEVANT, Nesting, Nests
+from common.design_space.memoized import memoized
 
 UNBOUNDED = float("inf")
 WORD_DIGITS = 6  # of a word; further digits are rounding errors of the sums
@@ -91,17 +93,17 @@ class MappingCost:
         Args:
             parts: names of the multipliers and of the levels.
         """
-        cycles = [self.compute_cycles, *self.level_cycles, *([] if self.rtl_cycles is None else [self.rtl_cycles])]
-        of_first = [float(np.asarray(part)[0]) for part in cycles]
+        of_first = [float(np.asarray(part)[0]) for part in self._parts]
         return [*parts, "rtl"][of_first.index(max(of_first))]
+
+    @property
+    def _parts(self) -> list[Array]:
+        return [self.compute_cycles, *self.level_cycles, *([] if self.rtl_cycles is None else [self.rtl_cycles])]
 
     @cached_property
     def cycles(self) -> Array:
         """Cycles when computation and all transfers overlap: those of the slowest, and at least those of the RTL."""
-        slowest = self.compute_cycles
-        for cycles in (*self.level_cycles, *([] if self.rtl_cycles is None else [self.rtl_cycles])):
-            slowest = self.xp.module.maximum(slowest, cycles)
-        return self.xp.rounded_up(slowest)
+        return self.xp.rounded_up(reduce(self.xp.module.maximum, self._parts))
 
     @cached_property
     def energy_pj(self) -> Array:
@@ -109,10 +111,8 @@ class MappingCost:
 
     @cached_property
     def fits(self) -> Array:
-        is_held = self.needed_words[0] <= self.capacity_words[..., 0]
-        for level, words in enumerate(self.needed_words):
-            is_held = is_held & (words <= self.capacity_words[..., level])
-        return is_held
+        held = (words <= self.capacity_words[..., level] for level, words in enumerate(self.needed_words))
+        return reduce(lambda others, own: others & own, held)
 
 
 def cost(
@@ -159,12 +159,11 @@ class MappedBatch:
     nesting: Nesting
     hardware: Hardware
     figures: Figures
-    _known: dict[tuple[str, tuple[int, ...]], _Moved] = field(default_factory=dict)
 
     def cost(self, placement: Placement = IN_MEMORY) -> MappingCost:
         """Return what the nests cost with their operands in these places."""
         nesting, levels, xp = self.nesting, self.hardware.levels, self.nesting.xp
-        moved = {operand: self._moved(operand, placement) for operand in RELEVANT}
+        moved = {operand: self._moved(operand, placement.holders(operand, self.hardware)) for operand in RELEVANT}
         macs = self._macs
         energies, cycles = [macs * self.figures.mac_pj], []
         for index, level in enumerate(levels):
@@ -177,7 +176,7 @@ class MappedBatch:
             energies.append(
                 sum((part.network_pj[index] for part in moved.values() if index in part.network_pj), energy)
             )
-            copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
+            copies = 1.0 if level.bandwidth_of == "column" else nesting.used[index]
             # One division after the other: a product with a rate without limit has no derivative.
             cycles.append((words + sum(streams)) / copies / self.figures.words_per_cycle[..., index])
         reads, writes = (
@@ -187,44 +186,31 @@ class MappedBatch:
             )
             for name in ("reads", "writes")
         )
-        needed = needed_words(nesting, self.hardware, placement)
-        capacity, costs = self.figures.capacity_words, self.hardware.searched_rtl
+        needed, steps = needed_words(nesting, self.hardware, placement), self._steps
+        costs, figures = self.hardware.searched_rtl, (tuple(cycles), tuple(energies))
         rtl = None if costs is None else nesting_cycles(nesting, self.hardware, costs, placement)
-        return MappingCost(
-            reads,
-            writes,
-            self._steps,
-            tuple(cycles),
-            tuple(energies),
-            needed,
-            capacity,
-            nesting.used(nesting.levels),
-            xp,
-            rtl_cycles=rtl,
-        )
-
-    @cached_property
-    def _macs(self) -> Array:
-        return self.nesting.xp.module.prod(self.nesting.nests.extents, axis=-1)
+        capacity, used = self.figures.capacity_words, nesting.used[-1]
+        return MappingCost(reads, writes, steps, *figures, needed, capacity, used, xp, rtl_cycles=rtl)
 
     @cached_property
     def _steps(self) -> Array:
         return self.nesting.xp.module.prod(self.nesting.steps, axis=-1)
 
-    def _moved(self, operand: str, placement: Placement) -> _Moved:
-        holders = tuple(placement.holders(operand, self.hardware))
-        if (operand, holders) not in self._known:
-            reads, writes = movement(self.nesting, self.hardware, operand, holders)
-            words, blocks = dict[int, Array](), dict[int, Array]()
-            for index in holders:
-                level = self.hardware.levels[index]
-                counts = [verb[index] * level.element_words(operand) for verb in (reads, writes) if index in verb]
-                words[index] = sum(counts[1:], counts[0])
-                parts = [self.nesting.xp.rounded_up(count / level.block_words) for count in counts]
-                blocks[index] = sum(parts[1:], parts[0])
-            network_pj = network_energy(self.nesting, self.hardware, operand, holders)
-            self._known[operand, holders] = _Moved(reads, writes, words, blocks, network_pj)
-        return self._known[operand, holders]
+    @cached_property
+    def _macs(self) -> Array:
+        return self.nesting.xp.module.prod(self.nesting.nests.extents, axis=-1)
+
+    @memoized
+    def _moved(self, operand: str, holders: tuple[int, ...]) -> _Moved:
+        reads, writes = movement(self.nesting, self.hardware, operand, holders)
+        words, blocks = dict[int, Array](), dict[int, Array]()
+        for index in holders:
+            level = self.hardware.levels[index]
+            counts = [verb[index] * level.element_words(operand) for verb in (reads, writes) if index in verb]
+            words[index] = sum(counts[1:], counts[0])
+            parts = [self.nesting.xp.rounded_up(count / level.block_words) for count in counts]
+            blocks[index] = sum(parts[1:], parts[0])
+        return _Moved(reads, writes, words, blocks, network_energy(self.nesting, self.hardware, operand, holders))
 
 
 def needed_words(nesting: Nesting, hardware: Hardware, placement: Placement = IN_MEMORY) -> tuple[Array, ...]:
@@ -233,7 +219,7 @@ def needed_words(nesting: Nesting, hardware: Hardware, placement: Placement = IN
     for index, level in enumerate(hardware.levels):
         held = level.keeps - placement.on_chip if index == resident_level(hardware) else level.keeps
         tiles = [nesting.tile_words(operand, index) * level.element_words(operand) for operand in sorted(held)]
-        needed.append(sum(tiles, 0.0 * nesting.used(index)))
+        needed.append(sum(tiles, 0.0 * nesting.used[index]))
     return tuple(needed)
 
 
@@ -244,8 +230,7 @@ def movement(
     reads: dict[int, Array] = {}
     writes: dict[int, Array] = {}
     arriving = [_arriving(nesting, operand, index) for index in (*holders, nesting.levels)]
-    for place, index in enumerate(holders):
-        inner = (*holders, nesting.levels)[place + 1]
+    for place, (index, inner) in enumerate(pairwise((*holders, nesting.levels))):
         # A word for several copies below is read once; partial sums of several copies are added on their way up.
         served = arriving[place + 1] / shared_copies(nesting, hardware, operand, index, inner)
         if operand != "output":
@@ -253,8 +238,12 @@ def movement(
             if place:
                 writes[index] = arriving[place]
         else:
+            # The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and
+            # one that comes back is written. Nothing is read back for the first visit, in which sums are begun.
             begun = nesting.size(operand) * nesting.copies(operand, 0, index)
-            reads[index], writes[index] = _sums(served, arriving[place], begun, is_outermost=place == 0)
+            reads[index], writes[index] = served - begun, served
+            if place:
+                reads[index], writes[index] = served, served + arriving[place] - begun
     return reads, writes
 
 
@@ -275,7 +264,7 @@ def network_energy(nesting: Nesting, hardware: Hardware, operand: str, holders: 
     take the same links up, and one addition joins two of them. Sums that a tile brings back come down like other words.
     """
     energies: dict[int, Array] = {}
-    for outer, inner in zip(holders, (*holders, nesting.levels)[1:], strict=True):
+    for outer, inner in pairwise((*holders, nesting.levels)):
         arriving = _arriving(nesting, operand, inner)
         for index in range(outer, inner):
             if (network := hardware.levels[index].network) is None:
@@ -299,20 +288,6 @@ def _arriving(nesting: Nesting, operand: str, level: int) -> Array:
     if level == 0:
         return nesting.size(operand)
     return nesting.fills(operand, level) * nesting.copies(operand, 0, level)
-
-
-def _sums(updates: Array, tiles: Array, begun: Array, is_outermost: bool) -> tuple[Array, Array]:
-    """Return reads and writes of a level that accumulates.
-
-    The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and one that
-    comes back is written. Nothing is read back for the first visit.
-
-    Args:
-        begun: sums that are begun: an output in each copy of the level that adds a part of it.
-    """
-    if is_outermost:
-        return updates - begun, updates
-    return updates, updates + tiles - begun
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ results. Each word is written and read there once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.design_space.accelerator.hardware import Hardware
@@ -32,13 +32,13 @@ class Placement:
         """Return the words that move at a level beside the nest."""
         return self.side_words[level] if self.side_words else ()
 
-    def holders(self, operand: str, hardware: Hardware) -> list[int]:
+    def holders(self, operand: str, hardware: Hardware) -> tuple[int, ...]:
         """Return the levels that hold an operand. The outermost of them is where its words come from or go to."""
-        holders = [index for index, level in enumerate(hardware.levels) if operand in level.keeps]
+        holders = (index for index, level in enumerate(hardware.levels) if operand in level.keeps)
         chip_level = resident_level(hardware)
         if operand not in self.on_chip or chip_level is None:
-            return holders
-        return [chip_level, *(index for index in holders if index > chip_level)]
+            return tuple(holders)
+        return (chip_level, *(index for index in holders if index > chip_level))
 
 
 IN_MEMORY = Placement()
@@ -66,10 +66,7 @@ def result_level(hardware: Hardware) -> int | None:
 
 
 def side_streams(
-    hardware: Hardware,
-    in_memory: Iterable[float] = (),
-    on_chip: Iterable[float] = (),
-    copied: Iterable[float] = (),
+    hardware: Hardware, in_memory: Sequence[float] = (), on_chip: Sequence[float] = (), copied: Sequence[float] = ()
 ) -> tuple[tuple[float, ...], ...]:
     """Return the words at each level that streams beside a loop nest move.
 
@@ -78,11 +75,9 @@ def side_streams(
         on_chip: words that are read from the memory of resident maps, or written there.
         copied: words that are copied between DRAM and the memory of resident maps.
     """
-    in_memory, on_chip, copied = tuple(in_memory), tuple(on_chip), tuple(copied)
-    words: list[tuple[float, ...]] = [() for _ in hardware.levels]
-    words[0] = in_memory + copied
+    words: list[list[float]] = [[*in_memory, *copied], *([] for _ in hardware.levels[1:])]
     if (chip_level := resident_level(hardware)) is not None:
-        words[chip_level] += on_chip + copied
+        words[chip_level] += [*on_chip, *copied]
     if (result := result_level(hardware)) is not None:
-        words[result] += 2 * (in_memory + on_chip)
-    return tuple(words)
+        words[result] += [*in_memory, *on_chip] * 2
+    return tuple(map(tuple, words))

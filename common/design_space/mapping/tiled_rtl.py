@@ -46,7 +46,7 @@ def nesting_cycles(nesting: Nesting, hardware: Hardware, costs: RtlCosts, placem
         placement: the resident operands, and the words that move beside the nests.
     """
     extents = nesting.nests.extents
-    counts = nesting.xp.rounded_up(extents / nesting.tile(1))
+    counts = nesting.xp.rounded_up(extents / nesting.tiles[1])
     return tiled_cycles(counts, nesting.nests, hardware, costs, placement, nesting.xp)
 
 

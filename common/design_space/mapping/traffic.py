@@ -23,6 +23,7 @@ import numpy as np
 
 from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
+from common.design_space.memoized import memoized
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest
 
 RELEVANT = {operand: np.array([loop in loops for loop in LOOPS]) for operand, loops in RELEVANT_LOOPS.items()}
@@ -34,12 +35,7 @@ WINDOW_LOOPS = ((P, R), (Q, S))  # outputs and taps of each axis of the input
 class Nests:
     """Loop nests as arrays: one nest, or one for each mapping of a batch.
 
-    Attributes:
-        extents: of each loop, on the last axis.
-        stride_p: input rows between two output rows.
-        stride_q: input columns between two output columns.
-        dilation_r: input rows between two rows of the window.
-        dilation_s: input columns between two columns of the window.
+    ``extents`` are those of each loop, on the last axis; the others are as :class:`LoopNest` has them.
     """
 
     extents: Array
@@ -56,13 +52,9 @@ class Nests:
     @classmethod
     def of(cls, nests: Sequence[LoopNest], xp: Namespace = NUMPY) -> Nests:
         """Return nests as arrays; their first axis is the batch's."""
-        columns = (
-            [[float(nest.bounds[loop]) for loop in LOOPS] for nest in nests],
-            *(
-                [float(getattr(nest, name)) for nest in nests]
-                for name in ("stride_p", "stride_q", "dilation_r", "dilation_s")
-            ),
-        )
+        extents = [[float(nest.bounds[loop]) for loop in LOOPS] for nest in nests]
+        names = ("stride_p", "stride_q", "dilation_r", "dilation_s")
+        columns = (extents, *([float(getattr(nest, name)) for nest in nests] for name in names))
         return cls(*(xp.asarray(np.array(column)) for column in columns))
 
 
@@ -83,11 +75,9 @@ class Nesting:
 
     @classmethod
     def of(cls, nests: Nests, mappings: Mappings, xp: Namespace = NUMPY) -> Nesting:
-        levels = mappings.temporal.shape[-2]
-        order = mappings.order
+        order, join = mappings.order, xp.module.concatenate
         ordered = xp.along(mappings.temporal, order, -1)
-        inwards = range(levels - 1, -1, -1)
-        join = xp.module.concatenate
+        inwards = range(mappings.temporal.shape[-2] - 1, -1, -1)
         loops = join([order[..., level, :] for level in inwards], axis=-1)
         steps = join([ordered[..., level, :] for level in inwards], axis=-1)
         return cls(nests, mappings, loops, steps, xp)
@@ -102,22 +92,15 @@ class Nesting:
         return self.loops[..., inside:], self.steps[..., inside:]
 
     @cached_property
-    def _tiles(self) -> tuple[Array, ...]:
+    def tiles(self) -> tuple[Array, ...]:
+        """The tile of each level."""
         factors = self.mappings.temporal * self.mappings.spatial
         inside = [self.xp.module.prod(factors[..., level:, :], axis=-2) for level in range(self.levels)]
         return tuple(self.xp.module.minimum(extents, self.nests.extents) for extents in inside)
 
-    def tile(self, level: int) -> Array:
-        return self._tiles[level]
-
-    @cached_property
-    def _tile_words(self) -> dict[tuple[str, int], Array]:
-        return {}
-
+    @memoized
     def tile_words(self, operand: str, level: int) -> Array:
-        if (operand, level) not in self._tile_words:
-            self._tile_words[operand, level] = tile_words(operand, self.tile(level), self.nests, self.xp)
-        return self._tile_words[operand, level]
+        return tile_words(operand, self.tiles[level], self.nests, self.xp)
 
     def size(self, operand: str) -> Array:
         """Return the distinct elements of an operand (of the input, only without halo and stride)."""
@@ -133,12 +116,9 @@ class Nesting:
         return self.xp.module.where(copies > self.nests.extents, self.nests.extents, copies)
 
     @cached_property
-    def _used(self) -> tuple[Array, ...]:
+    def used(self) -> tuple[Array, ...]:
+        """How many copies of each level the mapping uses; last, how many multipliers."""
         return tuple(self.xp.module.prod(self._loop_copies(0, level), axis=-1) for level in range(self.levels + 1))
-
-    def used(self, level: int) -> Array:
-        """Return how many copies of a level the mapping uses; beyond the last level, how many multipliers."""
-        return self._used[level]
 
     def refetches(self, operand: str, level: int) -> Array:
         """Return how often the loops outside of a level's tile bring each of the operand's words in."""
@@ -159,7 +139,7 @@ class Nesting:
         dropped when another loop steps. Timeloop counts in the same way.
         """
         extents = self.nests.extents
-        count = self.xp.rounded_up(extents / self.tile(level))
+        count = self.xp.rounded_up(extents / self.tiles[level])
         kept = self._kept_steps(level, count)
         rows, columns = (
             window_sum(extents, count, loops, distances) - self._kept(level, count, kept, loops, distances)
@@ -172,7 +152,7 @@ class Nesting:
     ) -> Array:
         """Return the input positions along one axis that stay, over all tiles of a level."""
         (output, tap), (stride, dilation) = loops, distances
-        extents, tile = self.nests.extents, self.tile(level)
+        extents, tile = self.nests.extents, self.tiles[level]
         below_outputs = overlap(extents, tile, count, tap, (dilation, stride), self.xp)
         below_taps = overlap(extents, tile, count, output, (stride, dilation), self.xp)
         return kept[..., output] * below_outputs + kept[..., tap] * below_taps
@@ -196,18 +176,13 @@ class Nesting:
         return xp.module.where(first > 1, count - begun, 0.0)
 
 
-def window(tile: Array, nests: Nests) -> tuple[Array, Array]:
-    """Return the input rows and columns that a tile reads."""
-    rows = (tile[..., P] - 1) * nests.stride_p + (tile[..., R] - 1) * nests.dilation_r + 1
-    columns = (tile[..., Q] - 1) * nests.stride_q + (tile[..., S] - 1) * nests.dilation_s + 1
-    return rows, columns
-
-
 def tile_words(operand: str, tile: Array, nests: Nests, xp: Namespace) -> Array:
     if operand != "input":
         return _product(tile, RELEVANT[operand], xp)
-    rows, columns = window(tile, nests)
-    return tile[..., N] * tile[..., G] * tile[..., C] * rows * columns
+    words = tile[..., N] * tile[..., G] * tile[..., C]
+    for (output, tap), (stride, dilation) in zip(WINDOW_LOOPS, nests.distances, strict=True):
+        words = words * ((tile[..., output] - 1) * stride + (tile[..., tap] - 1) * dilation + 1)
+    return words
 
 
 def window_sum(extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array]) -> Array:

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 Choice = TypeVar("Choice")
 Part = TypeVar("Part", bound=Hashable)
@@ -34,6 +37,13 @@ class SupportedPoint(Generic[Choice]):
 
 Front = tuple[SupportedPoint[Choice], ...]
 NOTHING = SupportedPoint(0.0, 0.0, None)
+
+
+def lower_corners(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the places of the pairs that no other pair is below in one number and not above in the other."""
+    order = np.lexsort((second, first))
+    falls = np.minimum.accumulate(second[order])
+    return np.asarray(order[np.append([True], falls[1:] < falls[:-1])[: len(order)]])
 
 
 def lower_left_hull(points: Iterable[SupportedPoint[Choice]]) -> Front[Choice]:

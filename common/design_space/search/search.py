@@ -14,7 +14,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from common.design_space.accelerator.hardware import NothingFitsError
-from common.design_space.search.fronts import NOTHING, Front, SupportedPoint, lower_left_hull, sum_of_fronts
+from common.design_space.search.fronts import (
+    NOTHING,
+    Front,
+    SupportedPoint,
+    lower_corners,
+    lower_left_hull,
+    sum_of_fronts,
+)
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.problem import Choices, Costs, Engine, Proposals, SearchProblem
 from common.messages.errors import UnusableValueError
@@ -88,9 +95,8 @@ class _Turns(Generic[Schedule]):
         cycles, energy = self.part.problem.evaluate(batch)
         self.left -= len(batch)
         fits = np.flatnonzero(np.isfinite(cycles) & np.isfinite(energy))
-        order = fits[np.lexsort((energy[fits], cycles[fits]))]
-        falls = np.concatenate([[np.inf], np.minimum.accumulate(energy[order])])
-        points = [SupportedPoint(float(energy[i]), float(cycles[i]), batch[i]) for i in order[falls[1:] < falls[:-1]]]
+        best = fits[lower_corners(cycles[fits], energy[fits])]
+        points = [SupportedPoint(float(energy[i]), float(cycles[i]), batch[i]) for i in best]
         if points:
             self.front = lower_left_hull([*self.front, *points])
         return cycles * energy

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from common.design_space.groups.axis_tiles import AxisTiles, axis_tiles, tile_sizes
 from common.design_space.groups.tiled_group import TiledGroup
 from common.design_space.results.cache import remembered
+from common.design_space.search.fronts import lower_corners
 
 Numbers = npt.NDArray[np.int64]
 
@@ -273,12 +274,8 @@ class _Choices:
     def front(self) -> Iterator[GroupTiling]:
         """Yield the sizes that no other beats in both traffic and multiply-accumulates."""
         rows, columns = np.nonzero(self.fits)
-        macs, moved = self.space.macs[rows, columns], self.moved[rows, columns]
-        order = np.lexsort((moved, macs))
-        if len(order):
-            least = np.minimum.accumulate(moved[order])
-            better = np.concatenate(([True], least[1:] < least[:-1]))
-            yield from (self.tiling(int(rows[at]), int(columns[at])) for at in order[better])
+        for at in lower_corners(self.space.macs[rows, columns], self.moved[rows, columns]):
+            yield self.tiling(int(rows[at]), int(columns[at]))
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from common.design_space.groups.axis_tiles import tile_sizes
 from common.design_space.results.cache import remembered
+from common.design_space.search.fronts import lower_corners
 from common.workload.loop_nests import RELEVANT_LOOPS, LoopNest, window_extent
 
 Numbers = npt.NDArray[np.int64]
@@ -90,10 +91,7 @@ def _front(nest: LoopNest) -> tuple[NestTiling, ...]:
     total = np.stack([np.sum(space.moved_bits(order), axis=0) for order in orders()])
     chosen = np.argmin(total, axis=0)
     least = total[chosen, np.arange(total.shape[1])]
-    ascending = np.lexsort((least, space.peak_bits))
-    below = np.minimum.accumulate(least[ascending])
-    better = np.concatenate(([True], below[1:] < below[:-1]))
-    return tuple(space.tiling(orders()[chosen[at]], int(at)) for at in ascending[better])
+    return tuple(space.tiling(orders()[chosen[at]], int(at)) for at in lower_corners(space.peak_bits, least))
 
 
 def every_tiling(nest: LoopNest) -> Iterator[NestTiling]:

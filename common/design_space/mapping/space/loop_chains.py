@@ -28,7 +28,7 @@ import numpy.typing as npt
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.axis_tiles import require_extent, tile_sizes
 from common.design_space.mapping.dataflow import may_step
-from common.design_space.mapping.traffic import RELEVANT, WINDOW_LOOPS, P, Q, R, S
+from common.design_space.mapping.traffic import RELEVANT, WINDOW_LOOPS
 from common.workload.loop_nests import LOOPS, LoopNest
 
 Counts = npt.NDArray[np.int64]
@@ -147,11 +147,15 @@ class LoopChains:
         return self._by_slice(self.steps[:, :1], least=False)
 
     @cached_property
+    def inside(self) -> Counts:
+        """The tile of each level, by chain and level."""
+        factors = self.steps * self.spatial
+        return np.minimum(np.cumprod(factors[:, ::-1], axis=1)[:, ::-1], self.extent)
+
+    @cached_property
     def tiles(self) -> Counts:
         """The smallest tile of each level, by slice and level."""
-        factors = self.steps * self.spatial
-        inside = np.cumprod(factors[:, ::-1], axis=1)[:, ::-1]
-        return self._by_slice(np.minimum(inside, self.extent), least=True)
+        return self._by_slice(self.inside, least=True)
 
     @cached_property
     def most_copies(self) -> Counts:
@@ -240,12 +244,10 @@ def needs_every_size(nest: LoopNest, hardware: Hardware, loop: int) -> bool:
 
 def _is_window(nest: LoopNest, loop: int) -> bool:
     """Return whether the words of the input depend on how the loop is cut."""
-    if loop not in (P, Q, R, S):
-        return False
-    axis = next(axis for axis, loops in enumerate(WINDOW_LOOPS) if loop in loops)
     extents = [*nest.bounds.values()]
-    distances = ((nest.stride_p, nest.dilation_r), (nest.stride_q, nest.dilation_s))[axis]
-    return min(extents[at] for at in WINDOW_LOOPS[axis]) > 1 or max(distances) > 1
+    axes = zip(WINDOW_LOOPS, nest.distances, strict=True)
+    return any(loop in loops and (min(extents[at] for at in loops) > 1 or max(distances) > 1)
+               for loops, distances in axes)  # fmt: skip
 
 
 def _is_sharing(hardware: Hardware, place: FanoutPlace, moved: set[str]) -> bool:
@@ -261,11 +263,9 @@ def is_uneven(nest: LoopNest, loop: int) -> bool:
     tile of taps. The sum over tiles of taps depends on their number alone where nothing is cut off at 0.
     """
     extents = [*nest.bounds.values()]
-    for (output, tap), step, other in zip(
-        WINDOW_LOOPS, (nest.stride_p, nest.stride_q), (nest.dilation_r, nest.dilation_s), strict=True
-    ):
+    for (output, tap), (stride, dilation) in zip(WINDOW_LOOPS, nest.distances, strict=True):
         if loop in (output, tap) and min(extents[output], extents[tap]) > 1:
-            return (step if loop == tap else other) > 1
+            return (stride if loop == tap else dilation) > 1
     return False
 
 
@@ -273,37 +273,31 @@ def is_uneven(nest: LoopNest, loop: int) -> bool:
 def loop_chains(extent: int, rules: _Rules) -> LoopChains:
     """Return the chains of a loop, those with the largest tile inside DRAM last."""
     steps, copies = _all_chains(extent, rules)
+    unsorted = LoopChains(extent, steps, copies, np.zeros(1, dtype=np.int64), rules.places)
     if not len(steps):
-        return LoopChains(extent, steps, copies, np.zeros(1, dtype=np.int64), rules.places)
-    inside = np.ones((len(steps), rules.levels + 1), dtype=np.int64)
-    spatial = np.ones_like(steps)
-    for place, level in enumerate(rules.places):
-        spatial[:, level] *= copies[:, place]
-    inside[:, :-1] = np.minimum(np.cumprod((steps * spatial)[:, ::-1], axis=1)[:, ::-1], extent)
+        return unsorted
     inner = np.minimum((steps[:, 1:].prod(axis=1)) * copies.prod(axis=1), extent)
     _, group = np.unique(np.stack([-steps[:, 0], inner * rules.is_uneven]), axis=1, return_inverse=True)
+    small, equal = _features(steps, unsorted.inside, rules)
+    for place, is_sharing in enumerate(rules.sharing):
+        (small if is_sharing else equal).append(-copies[:, place])
+    equal += [-(-extent // unsorted.inside[:, level]) for level in rules.windows]
     kept = list[np.ndarray]()
     for number in range(int(group.max()) + 1):
         rows = np.flatnonzero(group.reshape(-1) == number)
-        kept.append(rows[_undominated(*_features(steps[rows], copies[rows], inside[rows], extent, rules))])
+        kept.append(rows[_undominated([feature[rows] for feature in small], [feature[rows] for feature in equal])])
     order = np.concatenate(kept)
     first = np.cumsum([0, *map(len, kept)])
     return LoopChains(extent, steps[order], copies[order], first, rules.places)
 
 
-def _features(
-    steps: Counts, copies: Counts, inside: Counts, extent: int, rules: _Rules
-) -> tuple[Sequence[Counts], Sequence[Counts]]:
+def _features(steps: Counts, inside: Counts, rules: _Rules) -> tuple[list[Counts], list[Counts]]:
     """Return the features of chains that should be small, and those in which only equal chains are compared."""
     outside = np.cumprod(steps, axis=1)
     small = [steps.prod(axis=1), *(outside[:, level - 1] for level in rules.outside)]
     small += [inside[:, level] for level in rules.tiles]
     small += [(steps[:, level] > 1) * 1 for level in rules.loops_at]
-    small += [-copies[:, place] for place, is_sharing in enumerate(rules.sharing) if is_sharing]
-    equal = [copies[:, place] for place, is_sharing in enumerate(rules.sharing) if not is_sharing]
-    for level in rules.windows:
-        equal += [-(-extent // inside[:, level]), inside[:, level]]
-    return small, equal
+    return small, [inside[:, level] for level in rules.windows]
 
 
 def _undominated(small: Sequence[Counts], equal: Sequence[Counts]) -> Counts:
@@ -386,20 +380,11 @@ def _even_steps(extent: int, rules: _Rules) -> Counts:
         begun = []
         for (_, rest), parts in by_rest.items():
             table = np.concatenate(parts)
-            begun.append((table[_undominated(*_partial_features(table, place, rules))], rest))
+            of_levels = np.ones((len(table), rules.levels), dtype=np.int64)
+            of_levels[:, list(rules.loops_at[: place + 1])] = table
+            inside = np.cumprod(of_levels[:, ::-1], axis=1)[:, ::-1]
+            begun.append((table[_undominated(*_features(of_levels, inside, rules))], rest))
     return np.concatenate([np.column_stack([table, np.full(len(table), rest)]) for table, rest in begun])
-
-
-def _partial_features(steps: Counts, last: int, rules: _Rules) -> tuple[Sequence[Counts], Sequence[Counts]]:
-    """Return what should be small, and equal, of the steps at the outermost levels, which leave the same of a loop."""
-    of_levels = np.ones((len(steps), rules.levels), dtype=np.int64)
-    of_levels[:, list(rules.loops_at[: last + 1])] = steps
-    outside = np.cumprod(of_levels, axis=1)
-    inside = np.cumprod(of_levels[:, ::-1], axis=1)[:, ::-1]
-    small = [of_levels.prod(axis=1), *(outside[:, level - 1] for level in rules.outside)]
-    small += [inside[:, level] for level in rules.tiles]
-    small += [(of_levels[:, level] > 1) * 1 for level in rules.loops_at]
-    return small, [inside[:, level] for level in rules.windows]
 
 
 def _inner_steps(extent: int, levels: int) -> Iterator[Sequence[int]]:

@@ -88,7 +88,7 @@ class MappingSpace:
         """Return every mapping of cells with single chains, and the cell of each.
 
         Args:
-            stays: the entry of ``STAYS`` of each cell for DRAM.
+            stays: the index of the entry of ``STAYS`` of each cell for DRAM.
         """
         of_loops = [chains.chain(cells[:, loop]) for loop, chains in enumerate(self.chains)]
         pairs = [*zip(self.chains, of_loops, strict=True)]
@@ -120,7 +120,7 @@ class Orders:
 
         Args:
             temporal: steps by mapping, level and loop.
-            stays: what the innermost loop at DRAM leaves in place, as an entry of ``STAYS``.
+            stays: what the innermost loop at DRAM leaves in place, as the index of an entry of ``STAYS``.
         """
         rows = np.arange(len(temporal))
         chosen = np.zeros((len(temporal), temporal.shape[1]), dtype=np.int64)
@@ -138,9 +138,9 @@ class Orders:
         """Yield the innermost loops of a level that may be best, each after the mappings for which it may be."""
         runs, none = temporal[:, level] > 1, np.ones(len(temporal), dtype=bool)
         stationary = self.hardware.levels[level].stationary
-        is_fixed = runs[:, _BY_OPERAND[stationary][: _COUNTS[stationary]]].any(axis=1) if stationary else ~none
+        is_fixed = runs[:, STAYS[stationary]].any(axis=1) if stationary else ~none
         shares = self._has_halo & self._matters(temporal, level, "input")
-        for entry, (operand, loops) in enumerate(STAYS[:-1]):
+        for entry, (operand, loops) in enumerate([*STAYS.items()][:-1]):
             may = runs[:, loops].any(axis=1)
             matters = self._matters(temporal, level, operand) | (shares if operand != "input" else False)
             may &= stays == entry if level == 0 else matters & (~is_fixed if operand != stationary else True)
@@ -183,10 +183,9 @@ def _mates_inside(inner: int) -> list[int]:
 ORDERS = np.array([_mates_inside(loop) for loop in range(len(LOOPS))])
 
 
-_COUNTS = {operand: len(loops) for operand, loops in STAYS}
 # The loops that leave an operand in place, then the others.
 _BY_OPERAND = {
-    operand: [*loops, *(loop for loop in range(len(LOOPS)) if loop not in loops)] for operand, loops in STAYS
+    operand: [*loops, *(loop for loop in range(len(LOOPS)) if loop not in loops)] for operand, loops in STAYS.items()
 }
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.mapping.cost import Figures, MappedBatch, MappingCost
-from common.design_space.mapping.mappings import Mappings, mapping_text
+from common.design_space.mapping.mappings import mapping_text
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.space.cell_bounds import STAYS
 from common.design_space.mapping.space.descent import descents
@@ -20,7 +21,7 @@ from common.design_space.mapping.space.mapping_space import Choices, MappingSpac
 from common.design_space.mapping.traffic import Nesting
 from common.design_space.results.cache import remembered
 from common.design_space.results.content import text_of
-from common.design_space.search.fronts import ROUNDING, Front, SupportedPoint, lower_left_hull
+from common.design_space.search.fronts import ROUNDING, Front, SupportedPoint, lower_corners, lower_left_hull
 from common.workload.loop_nests import LOOPS, LoopNest
 
 FIRST, BATCH = 256, 2048  # cells that are divided at once: at first few, which make the front
@@ -89,9 +90,8 @@ def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ..
     return NestFronts(search.mapping_count, search.cell_count, search.fronts, floors)
 
 
-@dataclass(frozen=True)
-class _Bounded:
-    """Cells, each with an entry of ``STAYS``, and their bounds by placement.
+class _Bounded(NamedTuple):
+    """Cells, each with the index of an entry of ``STAYS``, and their bounds by placement.
 
     Attributes:
         first: index of the first number of resident words beside which the cell fits; their count if it never fits.
@@ -104,13 +104,7 @@ class _Bounded:
     energy: npt.NDArray[np.float64]
 
     def at(self, rows: np.ndarray) -> _Bounded:
-        return _Bounded(*(getattr(self, part.name)[rows] for part in fields(self)))
-
-
-def _joined(parts: Sequence[_Bounded]) -> _Bounded | None:
-    if not parts:
-        return None
-    return _Bounded(*(np.concatenate([getattr(part, own.name) for part in parts]) for own in fields(_Bounded)))
+        return _Bounded(*(part[rows] for part in self))
 
 
 class _Search:
@@ -133,7 +127,7 @@ class _Search:
         self.floors: dict[Setting, Front[str]] = {}
         self.mapping_count, self.cell_count, self.left = 0, 0.0, 0.0
         self.has_room, self.is_first = False, False
-        self.anywhere = Placement(frozenset().union(*(placement.on_chip for placement, _ in settings)))
+        self.anywhere = frozenset[str]().union(*(placement.on_chip for placement, _ in settings))
         by_placement: dict[Placement, set[float]] = defaultdict(set)
         for placement, resident in settings:
             by_placement[placement].add(resident)
@@ -178,13 +172,13 @@ class _Search:
     def _with_stays(self, cells: Choices) -> tuple[Choices, Choices]:
         """Return cells of single chains by their row, with each entry of ``STAYS`` that their loops allow."""
         bounds = self.space.bounds(cells)
-        rows = [np.flatnonzero(bounds.may_stay(entry)) for entry in range(len(STAYS))]
+        rows = [np.flatnonzero(bounds.may_stay(operand)) for operand in STAYS]
         return np.concatenate(rows), np.repeat(np.arange(len(STAYS)), [len(part) for part in rows])
 
     def _least(self, chains: Choices, placement: Placement, resident: float) -> npt.NDArray[np.float64]:
         """Return the least product over the orders of mappings; infinite where none fits beside resident words."""
         least, cells = np.full(len(chains), np.inf), self.space.cells_of(chains)
-        fitting = np.flatnonzero(self.space.bounds(cells).room(placement) >= resident)
+        fitting = np.flatnonzero(self.space.bounds(cells).room(placement.on_chip) >= resident)
         rows, stays = self._with_stays(cells[fitting])
         of_chains = fitting[rows]
         mappings, of_cells = self.space.mappings(cells[of_chains], stays)
@@ -203,8 +197,8 @@ class _Search:
         """Divide those cells whose bounds are below a front by the chains of some loops, the least bounds first."""
         self.left -= len(cells)
         bounded = [self._bounded(cells, stays, entry) for entry in np.unique(stays)]
-        left = _joined([part for part in bounded if len(part.cells)])
-        while left is not None and (below := self._are_below(left)).any():
+        left = _Bounded(*map(np.concatenate, zip(*bounded, strict=True)))
+        while (below := self._are_below(left)).any():
             left = left.at(below)
             first, later = _most_promising(left, FIRST if not any(self.fronts.values()) else BATCH)
             chosen, left = left.at(first), left.at(later)
@@ -215,17 +209,17 @@ class _Search:
 
     def _bounded(self, cells: Choices, stays: Choices, entry: int) -> _Bounded:
         """Return the cells that fit in any setting, of one entry of ``STAYS``, with their bounds."""
-        cells = cells[stays == entry]
+        cells, operand = cells[stays == entry], [*STAYS][entry]
         bounds = self.space.bounds(cells)
-        may = (bounds.room(self.anywhere) >= 0) & bounds.may_stay(entry)
+        may = (bounds.room(self.anywhere) >= 0) & bounds.may_stay(operand)
         if not may.all():
             cells = cells[may]
             bounds = self.space.bounds(cells)
         of_placements = []
         for placement, resident in self.resident.items():
-            first = np.searchsorted(-np.array(resident), -bounds.room(placement))
-            first[bounds.spills(*STAYS[entry], placement)] = len(resident)
-            of_placements.append((first, *bounds.costs(*STAYS[entry], placement, self.figures)))
+            first = np.searchsorted(-np.array(resident), -bounds.room(placement.on_chip))
+            first[bounds.spills(operand, placement)] = len(resident)
+            of_placements.append((first, *bounds.costs(operand, placement)))
         first, cycles, energy = (np.stack(part, axis=1) for part in zip(*of_placements, strict=True))
         return _Bounded(cells, np.full(len(cells), entry), first, cycles, energy)
 
@@ -247,8 +241,8 @@ class _Search:
         for at, (placement, resident) in enumerate(self.resident.items()):
             for place, words in enumerate(resident):
                 fits = np.flatnonzero(cells.first[:, at] <= place)
-                points = _pareto_points(cells.cycles[fits, at], cells.energy[fits, at], fits)
-                left = [SupportedPoint(point.energy_pj, point.cycles, "") for point in points]
+                least = fits[lower_corners(cells.cycles[fits, at], cells.energy[fits, at])]
+                left = [SupportedPoint(float(cells.energy[i, at]), float(cells.cycles[i, at]), "") for i in least]
                 setting = placement, float(words)
                 self.floors[setting] = lower_left_hull([*self.floors.get(setting, ()), *left])
 
@@ -264,25 +258,26 @@ class _Search:
         return are_below
 
     def _evaluate(self, cells: Choices, stays: Choices) -> None:
-        mappings, _ = self.space.mappings(cells, stays)
-        batch = MappedBatch(Nesting.of(self.space.nests, mappings), self.space.hardware, self.figures)
+        space = self.space
+        mappings, _ = space.mappings(cells, stays)
+        batch = MappedBatch(Nesting.of(space.nests, mappings), space.hardware, self.figures)
         self.mapping_count += mappings.temporal.shape[0] * len(self.resident)
         self.left -= mappings.temporal.shape[0] * CELLS_OF_MAPPING
         for placement, resident in self.resident.items():
             result = batch.cost(placement)
-            first = np.searchsorted(-np.array(resident), -_room(result, placement, self.space.hardware))
+            cycles, energy = np.asarray(result.cycles), np.asarray(result.energy_pj)
+            first = np.searchsorted(-np.array(resident), -_room(result, placement, space.hardware))
             for place in np.unique(first[first < len(resident)]):
                 fits = np.flatnonzero(first == place)
-                points = _pareto_points(np.asarray(result.cycles)[fits], np.asarray(result.energy_pj)[fits], fits)
-                self._add([(placement, float(words)) for words in resident[place:]], points, mappings)
-
-    def _add(self, settings: Sequence[Setting], points: Sequence[SupportedPoint[int]], mappings: Mappings) -> None:
-        texts = [
-            SupportedPoint(point.energy_pj, point.cycles, mapping_text(mappings, point.choice, self.space.hardware))
-            for point in lower_left_hull(points)
-        ]
-        for setting in settings:
-            self.fronts[setting] = lower_left_hull([*self.fronts[setting], *texts])
+                least = fits[lower_corners(cycles[fits], energy[fits])]
+                hull = lower_left_hull(SupportedPoint(float(energy[i]), float(cycles[i]), int(i)) for i in least)
+                points = [
+                    SupportedPoint(point.energy_pj, point.cycles, mapping_text(mappings, point.choice, space.hardware))
+                    for point in hull
+                ]
+                for words in resident[place:]:
+                    setting = placement, float(words)
+                    self.fronts[setting] = lower_left_hull([*self.fronts[setting], *points])
 
 
 def _energy_of(front: Front[str], cycles: np.ndarray) -> np.ndarray:
@@ -318,12 +313,3 @@ def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.n
         fits = fits & (np.asarray(result.reads[chip_level]["output"]) == 0)
     room = result.capacity_words[..., chip_level] - result.needed_words[chip_level]
     return np.where(fits, room, -1.0)
-
-
-def _pareto_points(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[SupportedPoint[int]]:
-    if not len(mappings):
-        return []
-    order = np.lexsort((energy, cycles))
-    falls = np.minimum.accumulate(energy[order])
-    is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
-    return [SupportedPoint(float(energy[i]), float(cycles[i]), int(mappings[i])) for i in order[is_corner]]
