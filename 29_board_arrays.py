@@ -31,9 +31,8 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
-from common.board_designs.board_search import front_of
+from common.board_designs.board_search import engine_rows, front_of
 from common.board_designs.model import BoardModel, read_budget
-from common.board_designs.rows import engine_rows
 from common.board_designs.simulation import require_simulator, simulated_rows
 from common.cli.plan_stage import CONFIGS, source_graph
 from common.fpga.coefficients import load_models

@@ -314,30 +314,27 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
     common/design_space/fa_dosa/accounting.py common/design_space/fa_dosa/algorithm.py \
     common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
-    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
-    common/design_space/groups/axis_tiles.py common/design_space/groups/convex_groups.py \
-    common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
-    common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
-    common/design_space/hierarchy/physical_floor.py common/design_space/hierarchy/row_tiles.py \
-    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
-    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/staying_weights.py \
-    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
-    common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
+    common/design_space/fa_dosa/performance_model.py common/design_space/groups/axis_tiles.py \
+    common/design_space/groups/convex_groups.py common/design_space/groups/tiled_group.py \
+    common/design_space/hierarchy/best_schedule.py common/design_space/hierarchy/execution_options.py \
+    common/design_space/hierarchy/model_layers.py common/design_space/hierarchy/physical_floor.py \
+    common/design_space/hierarchy/row_tiles.py common/design_space/hierarchy/schedule.py \
+    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
+    common/design_space/hierarchy/staying_weights.py common/design_space/hierarchy/workload.py \
+    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
     common/design_space/mapping/mappings.py common/design_space/mapping/placement.py \
     common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/descent.py \
     common/design_space/mapping/space/layer_by_layer.py common/design_space/mapping/space/loop_chains.py \
     common/design_space/mapping/space/mapping_problem.py common/design_space/mapping/space/mapping_space.py \
     common/design_space/mapping/space/nest_fronts.py common/design_space/mapping/tiled_rtl.py \
     common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/cache.py \
-    common/design_space/results/comparison.py common/design_space/results/content.py \
-    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
-    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
-    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
-    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
-    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
-    common/design_space/search/search.py common/design_space/search/settings.py \
-    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
-    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
+    common/design_space/results/comparison.py common/design_space/results/design_result.py \
+    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/package_engines.py \
+    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
+    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
+    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
+    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
+    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_problem.py \
     common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
     common/design_space/single_buffer/workload.py common/files/configuration.py common/files/model_folder.py \
     common/files/small_file.py common/files/yaml_file.py common/fusion/border.py common/fusion/groups.py \
@@ -379,13 +376,12 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/board_designs/array_runs.py \
-    common/board_designs/board_search.py common/board_designs/model.py common/board_designs/rows.py \
-    common/board_designs/simulation.py common/cli/__init__.py common/cli/flags/flag_types.py \
-    common/cli/flags/settings.py common/cli/flags/settings_file.py common/cli/flags/shared_flags.py \
-    common/cli/models.py common/cli/plan_stage.py common/cli/search.py common/cli/stage.py common/cli/streams.py \
-    common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/design_space/accelerator/hardware.py common/design_space/mapping/arrays.py \
-    common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
+    common/board_designs/board_search.py common/board_designs/model.py common/board_designs/simulation.py \
+    common/cli/__init__.py common/cli/flags/flag_types.py common/cli/flags/settings.py \
+    common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py \
+    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
+    common/cli/texts/output.py common/cli/texts/wording.py common/design_space/accelerator/hardware.py \
+    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
     common/design_space/mapping/placement.py common/design_space/mapping/tiled_rtl.py \
     common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/comparison.py \
     common/design_space/results/design_result.py common/design_space/search/settings.py common/files/configuration.py \

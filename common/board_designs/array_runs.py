@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +44,7 @@ class Energies:
     buffer_pj_per_byte: float
 
 
-@dataclass(frozen=True, slots=True)
-class TileFolds:
-    """A tile of the buffers: folds along the rows and the columns of an array, and steps of depth."""
-
-    rows: int
-    columns: int
-    steps: int
+TileFolds = tuple[int, int, int]  # of the buffers: folds along rows and columns of an array, and steps of depth
 
 
 class _Extents(NamedTuple):
@@ -129,10 +123,9 @@ def with_one_pixel_loop(nest: LoopNest) -> LoopNest:
 
 
 def _tiles(nest: LoopNest, size: tuple[int, int, int], tile: TileFolds) -> Iterator[_Extents]:
-    rows, columns, simd = size
-    pixels, depth = tile.rows * rows, tile.steps * simd
+    pixels, columns, depth = (folds * side for folds, side in zip(tile, size, strict=True))
     p, q = (min(nest.p, pixels // nest.q), nest.q) if nest.q <= pixels else (1, pixels)
-    p, q, k = _balanced(nest.p, p), _balanced(nest.q, q), min(nest.k, tile.columns * columns)
+    p, q, k = _balanced(nest.p, p), _balanced(nest.q, q), min(nest.k, columns)
     for channels in dict.fromkeys((k, _balanced(nest.k, k))):
         for r in dict.fromkeys((nest.r, 1)):
             if r * nest.s <= depth:
@@ -175,7 +168,4 @@ def spread(extents: tuple[int, ...], room: int) -> tuple[int, ...]:
 
 
 def _steps(extents: tuple[int, ...], copies: tuple[int, ...]) -> int:
-    steps = 1
-    for extent, count in zip(extents, copies, strict=True):
-        steps *= ceil(extent / count)
-    return steps
+    return prod(ceil(extent / count) for extent, count in zip(extents, copies, strict=True))

@@ -20,6 +20,7 @@ from common.fpga.engine_catalogue import Size
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.graphs.number_formats import PRECISION_BITS
 from common.messages.errors import UnusableValueError
+from common.table_rows import DesignEnginesRow
 from common.workload.loop_nests import LoopNest
 
 Progress = Callable[[float, float], None]
@@ -171,8 +172,7 @@ def front_of(
 
 
 def model_runs(model: BoardModel, size: Size, designs: DesignSet) -> ModelRuns:
-    tiles = [TileFolds(*tile) for tile in designs.tiles()]
-    return ModelRuns.of(model.nests, size, tiles, model.builder.precision, model.energies)
+    return ModelRuns.of(model.nests, size, designs.tiles(), model.builder.precision, model.energies)
 
 
 def _costed(
@@ -189,3 +189,42 @@ def on_front(designs: list[BoardDesign]) -> list[BoardDesign]:
     first = {design.costs: design for design in reversed(designs)}
     kept = [*first.values()]
     return [design for design, stays in zip(kept, pareto([*first]), strict=True) if stays]
+
+
+def engine_rows(designs: Sequence[BoardDesign], builder: ArrayBuilder) -> list[DesignEnginesRow]:
+    """Return the rows of ``design_engines``."""
+    return [_row(design, builder) for design in designs]
+
+
+def _row(found: BoardDesign, builder: ArrayBuilder) -> DesignEnginesRow:
+    design, array, needed = found.design, found.array, found.array.resources
+    time_us = builder.time_us(array)
+    rows, columns, simd = design.size
+    return {
+        "array_design": design.name,
+        "board": builder.board.name,
+        "precision": builder.precision,
+        "array_row_count": rows,
+        "array_column_count": columns,
+        "simd_count": simd,
+        "row_fold_count": design.row_folds,
+        "column_fold_count": design.column_folds,
+        "tile_step_count": design.step_count,
+        "memory_port_count": design.port_count,
+        "spans_regions": design.spans_regions,
+        "clock_mhz": array.clock_mhz,
+        "lut_count": needed.lut,
+        "ff_count": needed.ff,
+        "bram36_count": needed.bram36,
+        "uram_count": needed.uram,
+        "dsp_count": needed.dsp,
+        "memory_channel_count": needed.memory_channels,
+        "board_share": found.board_share,
+        "modelled_cycles": found.cycles,
+        "compute_cycles": found.compute_cycles,
+        "modelled_latency_us": found.latency_us,
+        "modelled_energy_pj": found.energy_pj,
+        "kernel_latency_pessimistic_us": time_us.pessimistic if time_us else None,
+        "kernel_latency_likely_us": time_us.likely if time_us else None,
+        "kernel_latency_optimistic_us": time_us.optimistic if time_us else None,
+    }

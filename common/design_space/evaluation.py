@@ -7,7 +7,7 @@ run goes on where it stopped.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -31,6 +31,13 @@ Progress = Callable[[float, float], None]
 
 class ModelWorkload(Protocol):
     """A model, as a kind of accelerator sees it."""
+
+    @classmethod
+    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> ModelWorkload:
+        """Return the model of these tables."""
+
+    def notes(self, hardware: Hardware) -> tuple[str, ...]:
+        """Return what does not count, or counts as traffic alone."""
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return what a search finds for a design."""
@@ -89,9 +96,7 @@ def evaluate(
     return DesignResults(results.designs, results.known_count, (*notes, *workload.notes(hardware)))
 
 
-def _workload_type(
-    hardware: Hardware, searches: Sequence[Search]
-) -> type[FusedWorkload] | type[HierarchyWorkload] | type[FaDosaWorkload]:
+def _workload_type(hardware: Hardware, searches: Sequence[Search]) -> type[ModelWorkload]:
     """Return what is searched on an accelerator.
 
     Raises:
@@ -126,7 +131,8 @@ def results_of(
     """
     model = key_of(workload) if cache else ""
     keys = [key_of(model, design) for design in designs] if cache else []
-    results = dict(_known(keys, cache))
+    found = ((index, cache.get(key, (DesignResult,))) for index, key in enumerate(keys)) if cache else ()
+    results: dict[int, DesignResult] = {index: result for index, result in found if result is not None}
     known_count = len(results)
     waiting = [index for index in range(len(designs)) if index not in results]
     are_here = workers.are_here(len(waiting))
@@ -153,9 +159,3 @@ def searched(workload: ModelWorkload, design: DesignTask, observer: SearchObserv
         return workload.searched(design, observer)
     except NothingFitsError as error:
         return misfit(design, error.problem)
-
-
-def _known(keys: Sequence[str], cache: ResultCache | None) -> Iterable[tuple[int, DesignResult]]:
-    for index, key in enumerate(keys):
-        if cache and (result := cache.get(key, (DesignResult,))) is not None:
-            yield index, result

@@ -170,12 +170,12 @@ def _is_constant(row: OpMetricsRow, graph: SourceGraph, index: int) -> bool:
     if sum(present) == len(inputs):
         return inputs[sum(present[:index])] in graph.constants
     elements = prod(_shape(row, index) or ())
-    alike = [tensor for tensor in inputs if _element_count(graph, tensor) == elements]
+    alike = [tensor for tensor in inputs if element_count(graph, tensor) == elements]
     return bool(alike) and alike[min(index, len(alike) - 1)] in graph.constants
 
 
-def _element_count(graph: SourceGraph, tensor: str) -> int | None:
-    size = graph.sizes[tensor]
+def element_count(graph: SourceGraph, tensor: str) -> int | None:
+    size = graph.sizes.get(tensor)
     return None if size is None else stored_elements(size, graph.dtypes[tensor])
 
 

@@ -128,9 +128,18 @@ def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0
         bits: of one stored element of ``input``, ``weight`` and ``output``.
         pads: rows of zeros above a convolution's input, and columns left of it.
     """
-    widths = (bits["input"], bits["weight"], bits["output"])
+    input_bits, weight_bits, output_bits = (bits[operand] for operand in ("input", "weight", "output"))
     if isinstance(layer, Matmul):
-        return _product(layer, *widths)
+        return LoopNest(
+            k=layer.n,
+            c=layer.k,
+            p=layer.m,
+            groups=layer.batch,
+            input_bits=input_bits,
+            weight_bits=weight_bits,
+            output_bits=output_bits,
+            has_weight=layer.has_weight,
+        )
     if isinstance(layer, Convolution) and layer.axes <= 2 and not layer.is_transposed:
         return LoopNest(
             n=layer.batch,
@@ -149,21 +158,8 @@ def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0
             pad_q=pads[1],
             height=layer.in_height,
             width=layer.in_width,
-            input_bits=widths[0],
-            weight_bits=widths[1],
-            output_bits=widths[2],
+            input_bits=input_bits,
+            weight_bits=weight_bits,
+            output_bits=output_bits,
         )
     return None
-
-
-def _product(layer: Matmul, input_bits: int, weight_bits: int, output_bits: int) -> LoopNest:
-    return LoopNest(
-        k=layer.n,
-        c=layer.k,
-        p=layer.m,
-        groups=layer.batch,
-        input_bits=input_bits,
-        weight_bits=weight_bits,
-        output_bits=output_bits,
-        has_weight=layer.has_weight,
-    )

@@ -10,27 +10,26 @@ no other layer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 from typing import Any
 
 from common.fusion.border import border, unfused_bytes
 from common.fusion.groups import Group, fuse
 from common.fusion.patterns import ROWS
 from common.graphs import number_formats
-from common.graphs.number_formats import stored_elements
 from common.graphs.operators import COPIES, POINTWISE, QUANTIZERS
 from common.graphs.source_graph import SourceGraph
 from common.messages.names import shown
 from common.table_rows import OpMetricsRow
-from common.workload.layer_rows import layers_by_node
+from common.workload.layer_rows import element_count, layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
-from common.workload.nest_rows import in_elements, nests_by_node, require_bound
+from common.workload.nest_rows import in_elements, nests_by_node, pads_before, require_bound
 
 IN_PLACE = QUANTIZERS | COPIES | {"Cast"}  # between the operand in memory and the window: element by element
 STAYS_IN_PLACE = POINTWISE | ROWS | QUANTIZERS  # the result of each has the extents of its operand
-
-
 Sizes = Mapping[str, Mapping[str, int]]  # bytes of each tensor, by its role
 
 
@@ -45,8 +44,12 @@ class FeatureMap:
     bits: int = 32
 
     @property
+    def extents(self) -> tuple[int, int, int, int]:
+        return self.images, self.channels, self.rows, self.columns
+
+    @property
     def elements(self) -> int:
-        return self.images * self.channels * self.rows * self.columns
+        return prod(self.extents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ def layer_graph(
     rows = {row["source_node"]: row for row in metrics}
     reader = _Reader(rows, in_elements(graph) if counts_elements else graph)
     chosen = fuse(graph) if groups is None else groups
-    layers = [reader.layer(group) for group in chosen if not reader.is_free(group)]
+    layers = [reader.layer(group) for group in chosen if not all(map(reader.graph.is_free, group.nodes))]
     return linked(layers, frozenset(graph.storage.get(tensor, tensor) for tensor in graph.returned))
 
 
@@ -176,10 +179,6 @@ class _Reader:
         self.rows, self.graph = rows, graph
         self.nests, self.layers = nests_by_node(rows.values(), graph), layers_by_node(rows.values(), graph)
         self.maps: dict[str, FeatureMap] = {}
-
-    def is_free(self, group: Group) -> bool:
-        """Return whether a group moves and computes nothing."""
-        return all(self.graph.is_free(name) for name in group.nodes)
 
     def layer(self, group: Group) -> MapLayer:
         rows = [self.rows[name] for name in group.nodes]
@@ -238,13 +237,10 @@ class _Reader:
             return None
         below, window, result = maps
         added = tuple(tensor for tensor in sizes["read"] if tensor != source)
-        fits = self._elements(source) == below.elements and self._elements(written) == result.elements
-        are_aligned = all(
-            self._elements(tensor) == result.elements and self._bits(tensor) == result.bits for tensor in added
-        )
-        known = self.maps.get(source, below)
-        same = (known.images, known.channels, known.rows, known.columns)
-        is_same = same == (below.images, below.channels, below.rows, below.columns)
+        elements = partial(element_count, self.graph)
+        fits = elements(source) == below.elements and elements(written) == result.elements
+        are_aligned = all(elements(tensor) == result.elements and self._bits(tensor) == result.bits for tensor in added)
+        is_same = self.maps.get(source, below).extents == below.extents
         return MapForm(below, window, result, source, added) if fits and are_aligned and is_same else None
 
     def _source(self, group: Group, read: Mapping[str, int]) -> str | None:
@@ -282,12 +278,7 @@ class _Reader:
         rows = [layer for layer in layers if isinstance(layer, Rowwise)]
         if known is None or len(rows) > 1 or any(row.width != known.channels for row in rows):
             return None
-        extents = (known.images, known.channels, known.rows, known.columns)
-        return FeatureMap(*extents, bits[0]), Window(), FeatureMap(*extents, bits[1])
-
-    def _elements(self, tensor: str) -> int | None:
-        size = self.graph.sizes.get(tensor)
-        return None if size is None else stored_elements(size, self.graph.dtypes[tensor])
+        return replace(known, bits=bits[0]), Window(), replace(known, bits=bits[1])
 
     def _bits(self, tensor: str) -> int:
         return number_formats.element_bits(self.graph.dtypes[tensor]) or 8
@@ -307,13 +298,7 @@ def maps_of_nest(nest: LoopNest, bits: tuple[int, int]) -> tuple[FeatureMap, Win
 
 
 def maps_of_pool(pool: Pooling, pads: Any, bits: tuple[int, int]) -> tuple[FeatureMap, Window, FeatureMap]:
-    given = pads if isinstance(pads, list | tuple) and len(pads) in (2, 4) else (0, 0, 0, 0)
-    before = (0, given[0]) if len(given) == 2 else (given[0], given[1])
-    window = Window(
-        (pool.kernel_height, pool.kernel_width),
-        (pool.stride_height, pool.stride_width),
-        (pool.dilation_height, pool.dilation_width),
-        before,
-    )
+    strides, dilations = (pool.stride_height, pool.stride_width), (pool.dilation_height, pool.dilation_width)
+    window = Window((pool.kernel_height, pool.kernel_width), strides, dilations, pads_before(pads))
     below = FeatureMap(pool.batch, pool.channels, pool.in_height, pool.in_width, bits[0])
     return below, window, FeatureMap(pool.batch, pool.channels, pool.out_height, pool.out_width, bits[1])

@@ -53,13 +53,13 @@ def _nests(row: OpMetricsRow, graph: SourceGraph, layers: tuple[Layer, ...]) -> 
     contractions = [layer for layer in layers if isinstance(layer, Convolution | Matmul)]
     if not contractions:
         return ()
-    bits, pads = _operand_bits(row, graph), _pads_before(row["attributes"].get("pads"))
+    bits, pads = _operand_bits(row, graph), pads_before(row["attributes"].get("pads"))
     nests = [nest_of(layer, bits, pads) for layer in contractions]
     known = tuple(nest for nest in nests if nest is not None)
     return known if len(known) == len(nests) else ()
 
 
-def _pads_before(pads: Any) -> tuple[int, int]:
+def pads_before(pads: Any) -> tuple[int, int]:
     """Return the rows above and the columns left of the input; a single axis is the width."""
     if not isinstance(pads, list | tuple) or len(pads) not in (2, 4):
         return 0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from common.fusion.border import border
 from common.fusion.chains import LONGEST_CHAIN, ChainStage, Holding, find_chains, hold
@@ -14,6 +15,7 @@ from common.workload.flows import bytes_by_role, element_bits, scales
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
 from common.workload.tasks import Task
 
+UNKNOWN_SIZE = "the size of what it reads or writes is unknown"
 LayersByNode = Mapping[str, tuple[Layer, ...] | None]
 
 
@@ -50,37 +52,56 @@ def task_candidates(
 
     Source nodes in the bodies of loops and branches (``in_bodies``) stay on the host with their owner.
     """
-    kept = scales(graph)
-    unchained = [
-        _group_candidate(graph, groups, layers, precision, in_bodies, index, kept) for index in range(len(groups))
-    ]
+    finder = _Finder(graph, groups, layers, precision, in_bodies)
+    unchained = [finder.of_group(index) for index in range(len(groups))]
     tasks = {index: candidate.task for index, candidate in enumerate(unchained) if candidate.task is not None}
     stages = {index: stage for index, task in tasks.items() if (stage := stage_of(task)) is not None}
     runs = find_chains(graph, groups, stages, longest_chain)
-    return [*unchained, *(_chain_candidate(graph, groups, tasks, stages, run, kept) for run in runs)]
+    return [*unchained, *(finder.of_chain(run, tasks, stages) for run in runs)]
 
 
-def _group_candidate(
-    graph: SourceGraph,
-    groups: Sequence[Group],
-    layers: LayersByNode,
-    precision: str,
-    in_bodies: Set[str],
-    index: int,
-    kept: Set[str],
-) -> TaskCandidate:
-    group, name = groups[index], f"I{index}"
-    why_not = _why_not(graph, group, layers, in_bodies)
-    moved = None if why_not else bytes_by_role(border(graph, group.nodes), precision, kept)
-    if moved is None:
-        return TaskCandidate(
-            name, group.kind, (index,), None, why_not or "the size of what it reads or writes is unknown"
-        )
-    fused = group_layers(group, layers)
-    if any(0 in extents_of(layer) for layer in fused):
-        return TaskCandidate(name, group.kind, (index,), None, "an extent is zero: there is nothing to compute")
-    task = Task(name, group.kind, fused, precision, moved["weight"], moved["read"], moved["write"])
-    return TaskCandidate(name, group.kind, (index,), task)
+@dataclass(frozen=True)
+class _Finder:
+    """The arguments of :func:`task_candidates`, which finds one candidate after the other."""
+
+    graph: SourceGraph
+    groups: Sequence[Group]
+    layers: LayersByNode
+    precision: str
+    in_bodies: Set[str]
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return scales(self.graph)
+
+    def of_group(self, index: int) -> TaskCandidate:
+        group, name = self.groups[index], f"I{index}"
+        candidate = partial(TaskCandidate, name, group.kind, (index,))
+        if why_not := _why_not(self.graph, group, self.layers, self.in_bodies):
+            return candidate(None, why_not)
+        if (moved := bytes_by_role(border(self.graph, group.nodes), self.precision, self._kept)) is None:
+            return candidate(None, UNKNOWN_SIZE)
+        fused = group_layers(group, self.layers)
+        if any(0 in extents_of(layer) for layer in fused):
+            return candidate(None, "an extent is zero: there is nothing to compute")
+        return candidate(Task(name, group.kind, fused, self.precision, moved["weight"], moved["read"], moved["write"]))
+
+    def of_chain(
+        self, run: tuple[int, ...], tasks: Mapping[int, Task], stages: Mapping[int, ChainStage]
+    ) -> TaskCandidate:
+        graph, groups, name = self.graph, [self.groups[index] for index in run], f"I{run[0]}-I{run[-1]}"
+        nodes = [node for group in groups for node in group.nodes]
+        if (moved := bytes_by_role(border(graph, nodes), self.precision, self._kept)) is None:
+            return TaskCandidate(name, "chain", run, None, UNKNOWN_SIZE)
+        bits = element_bits(graph.dtypes[graph.nodes[groups[0].nodes[-1]].outputs[0]], self.precision)
+        # An activation that the first group reads is kept until a later one has read it, too.
+        first = {tensor.tensor for tensor in border(graph, groups[0].nodes) if tensor.role == "read"}
+        later = {name for group in groups[1:] for node in group.nodes for name in graph.nodes[node].inputs}
+        keeps_input = not first.isdisjoint(later)
+        holding = hold([stages[index] for index in run], bits, moved["weight"], keeps_input=keeps_input)
+        layers = tuple(layer for index in run for layer in tasks[index].layers)
+        sizes = moved["weight"], moved["read"], moved["write"], holding.bytes
+        return TaskCandidate(name, "chain", run, Task(name, "chain", layers, self.precision, *sizes), holding=holding)
 
 
 def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: Set[str]) -> str:
@@ -121,9 +142,6 @@ def _written_out(group: Group) -> str:
     return "LayerNormalization" if begins_with_mean and "Sub" in group.op_types else "RMSNormalization"
 
 
-# --- chains -----------------------------------------------------------------------------------------------------------
-
-
 def stage_of(task: Task) -> ChainStage | None:
     """Return a group as a stage of a chain: rows of a map, or of a product with a weight; None for any other group."""
     heads = [layer for layer in task.layers if isinstance(layer, Convolution | Matmul | Pooling)]
@@ -161,32 +179,3 @@ def _window_stage(head: Convolution | Pooling) -> ChainStage:
         stride_rows=stride,
         macs=macs,
     )
-
-
-def _chain_candidate(
-    graph: SourceGraph,
-    groups: Sequence[Group],
-    tasks: Mapping[int, Task],
-    stages: Mapping[int, ChainStage],
-    run: tuple[int, ...],
-    kept: Set[str],
-) -> TaskCandidate:
-    members, name = [tasks[index] for index in run], f"I{run[0]}-I{run[-1]}"
-    precision = members[0].precision
-    nodes = [node for index in run for node in groups[index].nodes]
-    moved = bytes_by_role(border(graph, nodes), precision, kept)
-    if moved is None:
-        return TaskCandidate(name, "chain", run, None, "the size of what it reads or writes is unknown")
-    bits = element_bits(graph.dtypes[graph.nodes[groups[run[0]].nodes[-1]].outputs[0]], precision)
-    keeps = _adds_what_it_read(graph, groups, run)
-    holding = hold([stages[index] for index in run], bits, moved["weight"], keeps_input=keeps)
-    layers = tuple(layer for task in members for layer in task.layers)
-    task = Task(name, "chain", layers, precision, moved["weight"], moved["read"], moved["write"], holding.bytes)
-    return TaskCandidate(name, "chain", run, task, holding=holding)
-
-
-def _adds_what_it_read(graph: SourceGraph, groups: Sequence[Group], run: tuple[int, ...]) -> bool:
-    """Return whether a later group reads an activation that the first one reads, so that it must be kept until then."""
-    first = {tensor.tensor for tensor in border(graph, groups[run[0]].nodes) if tensor.role == "read"}
-    later = {name for index in run[1:] for node in groups[index].nodes for name in graph.nodes[node].inputs}
-    return not first.isdisjoint(later)

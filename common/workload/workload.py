@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -107,11 +107,8 @@ class Workload:
 
         Inserted nodes and the gap come last: no plan changes or hides them.
         """
-        flows, names = (
-            tensor_flows(self.graph, self.groups, ["fp32"] * len(self.groups)),
-            [node.name for node in self.executed],
-        )
-        order = executed_order(flows, self.costs, names)
+        flows = tensor_flows(self.graph, self.groups, ["fp32"] * len(self.groups))
+        order = executed_order(flows, self.costs, [node.name for node in self.executed])
         steps: list[tuple[str, int | None]] = [(self.names[group], group) for group in order]
         steps += [(node.name, None) for node in self.executed if node.name in self.inserted]
         times = self._step_times([group for _, group in steps if group is not None], "likely")
@@ -165,11 +162,10 @@ def make_workload(
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))
     inserted = frozenset(node.name for node in executed if not sources.get(node.name))
     workload = Workload(graph, groups, layers, work, in_bodies, tuple(costs), tuple(executed), inserted, host)
-    return replace(workload, costs=tuple(_with_unexplained(workload)))
-
-
-def _with_unexplained(workload: Workload) -> Iterator[HostCost]:
-    """Yield the costs with their unexplained time as surplus, which no pessimistic case counts as a gain."""
-    parts_us = unexplained_us([workload.group_time(group) for group in range(len(workload.groups))])
-    for cost, part_us in zip(workload.costs, parts_us, strict=True):
-        yield replace(cost, surplus_us=min(cost.latency_us, cost.surplus_us + part_us), unexplained_us=part_us)
+    # Time that the work of a group does not explain is surplus, which no pessimistic case counts as a gain.
+    parts_us = unexplained_us([workload.group_time(group) for group in range(len(groups))])
+    explained = (
+        replace(cost, surplus_us=min(cost.latency_us, cost.surplus_us + part_us), unexplained_us=part_us)
+        for cost, part_us in zip(costs, parts_us, strict=True)
+    )
+    return replace(workload, costs=tuple(explained))

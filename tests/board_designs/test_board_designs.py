@@ -10,10 +10,9 @@ from math import ceil
 import numpy as np
 import pytest
 
-from common.board_designs.array_runs import Energies, TileFolds, array_hardware, nest_runs, spread
-from common.board_designs.board_search import element_bytes, front_of, model_runs
+from common.board_designs.array_runs import Energies, array_hardware, nest_runs, spread
+from common.board_designs.board_search import element_bytes, engine_rows, front_of, model_runs
 from common.board_designs.model import BoardModel, read_budget, require_precision
-from common.board_designs.rows import engine_rows
 from common.board_designs.simulation import nest_text, simulation_rows
 from common.fpga.array_designs import ArrayBuilder, DesignSet, designs_of_rows, offered_designs
 from common.fpga.coefficients import load_models
@@ -44,7 +43,7 @@ def model(board=U280, limits=UNLIMITED, nests=NESTS, precision="int8"):
 def test_a_product_that_fits_the_buffers_costs_what_a_hand_counts():
     """Four pixels, two channels, two products at a time: 3 · 3 · 4 steps; each element crosses memory once."""
     size = (4, 2, 2)
-    runs = nest_runs(PRODUCT, size, [TileFolds(4, 4, 8)], array_hardware(size, 1, ENERGIES))
+    runs = nest_runs(PRODUCT, size, [(4, 4, 8)], array_hardware(size, 1, ENERGIES))
     best = np.lexsort((runs.memory_bytes, runs.steps))[0]
     assert runs.steps[best] == ceil(11 / 4) * ceil(5 / 2) * ceil(7 / 2) == 36
     assert runs.memory_bytes[best] == 11 * 7 + 7 * 5 + 11 * 5
@@ -54,7 +53,7 @@ def test_a_product_that_fits_the_buffers_costs_what_a_hand_counts():
 def test_a_tile_of_one_fold_brings_an_operand_again_for_each_tile_of_the_other():
     """Pixels outside: the weights come for each of three tiles of pixels; channels outside: the inputs come thrice."""
     size = (4, 2, 7)
-    runs = nest_runs(PRODUCT, size, [TileFolds(1, 1, 1)], array_hardware(size, 1, ENERGIES))
+    runs = nest_runs(PRODUCT, size, [(1, 1, 1)], array_hardware(size, 1, ENERGIES))
     assert set(runs.memory_bytes) == {77 + 3 * 35 + 55, 3 * 77 + 35 + 55}
     assert not runs.fit(4, 1, 7).any()
     assert runs.fit(4, 2, 7).all()

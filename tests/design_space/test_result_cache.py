@@ -14,8 +14,7 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.space import nest_fronts
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.results import cache as result_cache
-from common.design_space.results.cache import FILE, ResultCache, key_of, remembered
-from common.design_space.results.content import text_of, value_of
+from common.design_space.results.cache import FILE, ResultCache, key_of, remembered, text_of, value_of
 from common.design_space.results.design_result import DesignResult
 from common.workload.loop_nests import LoopNest
 from tests.support.paths import CONFIGS

@@ -280,8 +280,7 @@ class Hardware:
         Args:
             fixed: operands that bypass no level.
         """
-        options = [sorted(self.may_pass(index) - fixed) for index in range(len(self.levels))]
-        for chosen in product(*(_subsets(names) for names in options)):
+        for chosen in product(*(_subsets(sorted(self.may_pass(index) - fixed)) for index in range(len(self.levels)))):
             yield self.passing(chosen)
 
     def passing(self, passed: Sequence[frozenset[str]]) -> Hardware:
@@ -303,7 +302,12 @@ class Hardware:
         return sum(parts) if parts else None
 
     def resized(
-        self, rows: int | None = None, columns: int | None = None, capacity_kib: Mapping[str, float] | None = None
+        self,
+        rows: int | None = None,
+        columns: int | None = None,
+        capacity_kib: Mapping[str, float] | None = None,
+        *,
+        must_fit: bool = True,
     ) -> Hardware:
         """Return the accelerator with another array or other memories.
 
@@ -312,20 +316,11 @@ class Hardware:
             columns: of the array; None to keep them.
             capacity_kib: KiB of all copies of a level together, by the level's name. A memory that is not named keeps
                 the size of a copy.
+            must_fit: whether memories that are too small for any schedule are refused.
 
         Raises:
             UnusableValueError: a level is not known.
             NothingFitsError: a level cannot hold one word of each of its operands.
-        """
-        other = self.sized(rows, columns, capacity_kib)
-        other.require_room()
-        return other
-
-    def sized(self, rows: int | None, columns: int | None, capacity_kib: Mapping[str, float] | None) -> Hardware:
-        """Return the accelerator with sizes as :meth:`resized` takes them, in which a tile may or may not fit.
-
-        Raises:
-            UnusableValueError: a level is not known.
         """
         array = replace(self.array, rows=rows or self.array.rows, columns=columns or self.array.columns)
         other = replace(self, array=array)
@@ -334,7 +329,10 @@ class Hardware:
             replace(level, capacity_kib=sizes[level] / other.copies(level)) if level in sizes else level
             for level in self.levels
         ]
-        return replace(other, levels=tuple(levels))
+        other = replace(other, levels=tuple(levels))
+        if must_fit:
+            other.require_room()
+        return other
 
     def require_room(self) -> None:
         """Refuse memories that are too small for any schedule.

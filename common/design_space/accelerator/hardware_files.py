@@ -20,7 +20,7 @@ from common.design_space.accelerator.hardware import (
     RtlErrors,
     capacity_problem,
 )
-from common.files.configuration import Constant, Section, find_file
+from common.files.configuration import Section, find_file
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS
 
 OPERANDS = tuple(RELEVANT_LOOPS)
@@ -43,14 +43,15 @@ def read_hardware(file: Section) -> Hardware:
         ConfigurationError: a key is missing or unknown, a number is unusable or has no source, a level cannot hold one
             word of each of its operands, or the outermost level does not hold all of them.
     """
+    rtl, rtl_errors = _rtl(file.section("rtl")) if "rtl" in file else (None, None)
     hardware = Hardware(
         name=file.path.stem,
         title=file.text("title"),
         clock_mhz=file.constant("clock_mhz").likely,
         array=_array(file.section("array")),
         levels=tuple(_level(section) for section in file.sections("levels")),
-        rtl=_rtl(file.section("rtl")) if "rtl" in file else None,
-        rtl_errors=_rtl_errors(file.section("rtl")) if "rtl" in file else None,
+        rtl=rtl,
+        rtl_errors=rtl_errors,
         not_covered=file.text("not_covered") if "not_covered" in file else "",
     )
     file.close()
@@ -83,17 +84,16 @@ def _array(section: Section) -> MultiplierArray:
     )
 
 
-def _rtl(section: Section) -> RtlCosts:
-    return RtlCosts(**{field.name: section.constant(field.name).likely for field in fields(RtlCosts)})
-
-
-def _rtl_errors(section: Section) -> RtlErrors:
+def _rtl(section: Section) -> tuple[RtlCosts, RtlErrors]:
+    costs = {field.name: section.constant(field.name).likely for field in fields(RtlCosts)}
     ratios = (section.constant(f"{field.name}_ratio") for field in fields(RtlErrors))
-    return RtlErrors(*((ratio.low, ratio.high) for ratio in ratios))
+    return RtlCosts(**costs), RtlErrors(*((ratio.low, ratio.high) for ratio in ratios))
 
 
 def _level(section: Section) -> Level:
-    energy = section.section("energy")
+    energy, rate_of = section.section("energy"), "copy"  # where the file does not say
+    if "bandwidth_of" in section:
+        rate_of = section.choice("bandwidth_of", get_args(BandwidthOf))
     word_bytes, element_bytes = _precisions(section)
     return Level(
         name=section.text("name"),
@@ -103,7 +103,7 @@ def _level(section: Section) -> Level:
         word_bytes=word_bytes,
         block_words=section.count("block_words") if "block_words" in section else 1,
         bytes_per_cycle=_optional(section, "bytes_per_cycle"),
-        bandwidth_of=_bandwidth_of(section),
+        bandwidth_of=cast(BandwidthOf, rate_of),
         base_pj_per_byte=energy.constant("base_pj_per_byte", positive=False).likely,
         slope_pj_per_byte_per_kib=_optional(energy, "slope_pj_per_byte_per_kib") or 0.0,
         area_mm2_per_kib=_optional(section, "area_mm2_per_kib"),
@@ -141,13 +141,6 @@ def _network(section: Section) -> Network:
     )
 
 
-def _bandwidth_of(section: Section) -> BandwidthOf:
-    """Return what a level's bandwidth is given for: a copy in use, where the file does not say."""
-    if "bandwidth_of" not in section:
-        return "copy"
-    return cast(BandwidthOf, section.choice("bandwidth_of", get_args(BandwidthOf)))
-
-
 def _may_pass(section: Section) -> frozenset[str]:
     """Return the operands that may bypass a level; an empty list says that none may."""
     names = section.value("may_pass")
@@ -160,8 +153,7 @@ def _may_pass(section: Section) -> frozenset[str]:
 def _fanouts(section: Section) -> Iterator[Fanout]:
     """Yield the fan-outs below a level: one, or a list of them."""
     several = isinstance(section.value("spatial"), list)
-    for part in section.sections("spatial") if several else [section.section("spatial")]:
-        yield _fanout(part)
+    yield from map(_fanout, section.sections("spatial") if several else [section.section("spatial")])
 
 
 def _fanout(section: Section) -> Fanout:
@@ -185,7 +177,4 @@ def _words(section: Section, key: str, allowed: tuple[str, ...]) -> list[str]:
 
 def _optional(section: Section, key: str) -> float | None:
     """Return a positive figure, or None where the file does not give it."""
-    if key not in section:
-        return None
-    figure: Constant = section.constant(key)
-    return figure.likely
+    return section.constant(key).likely if key in section else None

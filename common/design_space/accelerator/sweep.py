@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from math import isclose, isfinite, prod
 
@@ -35,11 +35,14 @@ def designs(hardware: Hardware, sweep: str) -> dict[str, Hardware]:
     sizes = _sizes(hardware, sweep)
     if (count := prod(map(len, sizes.values()))) > MOST_DESIGNS:
         raise UnusableValueError("sweep", f"it has {count} designs", f"it takes up to {MOST_DESIGNS}")
-    combinations = [dict(zip(sizes, chosen, strict=True)) for chosen in product(*sizes.values())]
-    return {
-        " ".join((hardware.name, *(f"{name}={_text(size)}" for name, size in sized.items()))): _sized(hardware, sized)
-        for sized in combinations
-    }
+    found = dict[str, Hardware]()
+    for chosen in product(*sizes.values()):
+        sized = dict(zip(sizes, chosen, strict=True))
+        rows, columns = map(int, sized[ARRAY]) if ARRAY in sized else (None, None)
+        kib = {name.removesuffix(KIB_SUFFIX): size[0] for name, size in sized.items() if name != ARRAY}
+        name = " ".join((hardware.name, *(f"{name}={_text(size)}" for name, size in sized.items())))
+        found[name] = hardware.resized(rows, columns, kib, must_fit=False)
+    return found
 
 
 def _sizes(hardware: Hardware, sweep: str) -> dict[str, tuple[Size, ...]]:
@@ -92,21 +95,13 @@ def _between(first: Size, second: Size, last: Size) -> Iterator[Size]:
     raise UnusableValueError("sweep", problem, "each size is the one before times the second over the first")
 
 
-def _sized(hardware: Hardware, sized: Mapping[str, Size]) -> Hardware:
-    rows, columns = map(int, sized[ARRAY]) if ARRAY in sized else (None, None)
-    kib = {name.removesuffix(KIB_SUFFIX): size[0] for name, size in sized.items() if name != ARRAY}
-    return hardware.sized(rows, columns, kib)
-
-
 def _text(size: Size) -> str:
     return "x".join(f"{part:.12g}" for part in size)
 
 
 def _size(name: str, text: str) -> Size:
-    return _sides(text) if name == ARRAY else (_kib(name, text),)
-
-
-def _sides(text: str) -> Size:
+    if name != ARRAY:
+        return (_kib(name, text),)
     if (match := _SIDES.fullmatch(text)) is None:
         raise UnusableValueError("sweep", f"{quoted(text)} is no array", "write ROWSxCOLUMNS, such as 16x16")
     return float(match[1]), float(match[2])

@@ -15,8 +15,13 @@ running example.
 
 from common.design_space.fa_dosa.graph import ComputationGraph, calculate_macs
 from common.design_space.fa_dosa.onnx_frontend import parse_onnx_to_graph
-from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters, calculate_penalty_loss
-from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel, calculate_hardware_config
+from common.design_space.fa_dosa.performance_model import (
+    ConditionalPerformanceModel,
+    FusionParameters,
+    MappingParameters,
+    calculate_hardware_config,
+    calculate_penalty_loss,
+)
 
 __all__ = [
     "ComputationGraph",

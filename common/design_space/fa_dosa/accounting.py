@@ -102,17 +102,13 @@ def _chain(graph: SourceGraph, head: str, fused: Collection[str]) -> tuple[str, 
 def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMetricsRow]) -> FaDosaKernel:
     tensors = border(graph, nodes)
     first = {*graph.nodes[nodes[0]].inputs}
-    folded = {constant for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION
-              for constant in _all_but_bias(graph, name)}  # fmt: skip
+    constants = ([tensor for tensor in graph.nodes[name].inputs if tensor in graph.constants]
+                 for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION)  # fmt: skip
+    folded = {constant for of_node in constants for constant in of_node[1:]}  # all but one, which is the bias
     sizes = {tensor.tensor: tensor.size_bytes or 0 for tensor in tensors if tensor.tensor not in folded}
     added = sum(sizes.get(read.tensor, 0) for read in tensors if read.role == "read" and read.tensor not in first)
     macs = sum(rows[name]["macs"] or rows[name]["upper_bound_macs"] or 0 for name in nodes)
     return FaDosaKernel(nodes, macs, sum(sizes.values()), added)
-
-
-def _all_but_bias(graph: SourceGraph, name: str) -> list[str]:
-    """Return the constants of a normalization that its folding leaves out: all but one, which is the bias."""
-    return [tensor for tensor in graph.nodes[name].inputs if tensor in graph.constants][1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,11 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.fa_dosa.accounting import ACTIVATED, fa_dosa_kernels
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.fa_dosa.onnx_frontend import FIGURES, graph_of_rows
-from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
-from common.design_space.fa_dosa.performance_model import ConditionalPerformanceModel
+from common.design_space.fa_dosa.performance_model import (
+    ConditionalPerformanceModel,
+    FusionParameters,
+    MappingParameters,
+)
 from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.fusion.groups import Group
@@ -103,8 +106,5 @@ def kernels_of(model: FaDosaModel, fused: Collection[Nodes]) -> LayerGraph:
 def _group(source: SourceGraph, nodes: Nodes) -> Group:
     op_types = tuple(source.nodes[name].op_type for name in nodes)
     heads = tuple(name for name in nodes if source.nodes[name].op_type in CONTRACTIONS | POOLS)
-    return Group(_kind(op_types[0]), nodes, heads, op_types)
-
-
-def _kind(op_type: str) -> GroupKind:
-    return "pool" if op_type in POOLS else HEADS.get(op_type, "none")
+    kind: GroupKind = "pool" if op_types[0] in POOLS else HEADS.get(op_types[0], "none")
+    return Group(kind, nodes, heads, op_types)

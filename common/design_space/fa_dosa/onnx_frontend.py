@@ -56,7 +56,8 @@ def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> Compu
     graph = ComputationGraph()
     for name, row in rows.items():
         nest = nests[name][0] if nests[name] else _nest(layers[name] or (), row)
-        graph.add_layer(name, _dims(nest), row["op_type"], macs=_known(row, "macs"), tensor_bytes=_bytes(row))
+        dims = nest.bounds | {name: getattr(nest, name) for name in WINDOW}
+        graph.add_layer(name, dims, row["op_type"], macs=_known(row, "macs"), tensor_bytes=_bytes(row))
     for tensor, writer in source.producer.items():
         for reader in source.consumers.get(tensor, ()):
             graph.add_edge(writer, reader)
@@ -101,7 +102,3 @@ def _nest(layers: Sequence[Layer], row: OpMetricsRow) -> LoopNest:
     extents = [size if type(size) is int and size > 0 else 1 for size in shape]
     n, channels, rows, *columns = (*extents, 1, 1, 1)
     return LoopNest(n=n, groups=channels, p=rows, q=prod(columns))
-
-
-def _dims(nest: LoopNest) -> dict[str, int]:
-    return nest.bounds | {name: getattr(nest, name) for name in WINDOW}

@@ -1,4 +1,4 @@
-"""Latency, energy and area of a network under mappings and fusions that are real numbers.
+"""Latency, energy and area of a network under mappings and fusions that are real numbers, and these numbers.
 
 The accounting is FA-DOSA's (:mod:`common.design_space.fa_dosa.accounting`): each kernel moves each tensor once.
 So the tiles decide the size of the buffer, and with it the area and the energy of an access. They decide no traffic.
@@ -6,8 +6,9 @@ So the tiles decide the size of the buffer, and with it the area and the energy 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +17,95 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.fa_dosa.accounting import FaDosaCost, FaDosaKernel, fa_dosa_cost
 from common.design_space.fa_dosa.graph import ComputationGraph
-from common.design_space.fa_dosa.parameters import FusionParameters, MappingParameters
-from common.design_space.mapping.arrays import torch_namespace
+from common.design_space.mapping.arrays import torch_module, torch_namespace
 from common.design_space.mapping.traffic import Nests, P, Q, R, S, tile_words
 from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 from common.workload.loop_nests import LOOPS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FOLDER = Path(__file__).resolve().parents[3] / "configs" / "hardware"
+
+
+class MappingParameters:
+    """The extents of each layer's tile in the buffer, as real numbers above 0.
+
+    The logarithms are what is learnt. A tile starts at the square root of each loop. The steps over tiles are what is
+    left of the loop, so tile times steps is always the whole loop.
+
+    Attributes:
+        layers: names, in the order of the rows.
+        log_tiles: one row for each layer, one column for each loop of ``LOOPS``.
+        extents: of the loops, likewise.
+    """
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        """Make the parameters of a graph's layers.
+
+        Raises:
+            PipelineError: PyTorch is not installed.
+        """
+        torch = torch_module()
+        bounds = [[layer.nest.bounds[loop] for loop in LOOPS] for layer in graph.layers.values()]
+        self.layers = tuple(graph.layers)
+        self.extents = torch.tensor(bounds, dtype=torch.float64)
+        starts = [[log(extent) / 2 for extent in row] for row in bounds]
+        self.log_tiles = torch.tensor(starts, dtype=torch.float64).requires_grad_()
+
+    def parameters(self) -> list[Tensor]:
+        return [self.log_tiles]
+
+    @property
+    def tiles(self) -> Tensor:
+        """Extents of the tiles: one row for each layer, one column for each loop."""
+        return self.log_tiles.exp()
+
+    def get_mapping_by_original_name(self, name: str) -> dict[str, Tensor]:
+        """Return the extent of a layer's tile along each loop.
+
+        Raises:
+            UnusableValueError: there is no such layer.
+        """
+        if name not in self.layers:
+            raise UnusableValueError("layer", f"{quoted(name)} has no mapping", "name a layer of the graph")
+        return dict(zip(LOOPS, self.tiles[self.layers.index(name)], strict=True))
+
+
+class FusionParameters:
+    """The probability that the layers of a group run as one kernel, for each group of a graph.
+
+    Attributes:
+        logits: of the probabilities, one for each group; they start at 0, which is a half.
+    """
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        """Make the parameters of a graph's groups.
+
+        Raises:
+            PipelineError: PyTorch is not installed.
+        """
+        self._places = {frozenset(group): place for place, group in enumerate(graph.fusion_groups)}
+        torch = torch_module()
+        self.logits = torch.zeros(len(graph.fusion_groups), dtype=torch.float64).requires_grad_()
+
+    def parameters(self) -> list[Tensor]:
+        return [self.logits]
+
+    def get_fusion_probability(self, group: Sequence[str]) -> Tensor:
+        """Return the probability that a group is fused; 0 for layers that are no group of the graph."""
+        place = self._places.get(frozenset(group))
+        return self.logits.new_zeros(()) if place is None else self.logits[place].sigmoid()
+
+
+def calculate_penalty_loss(mapping_params: MappingParameters) -> Tensor:
+    """Return by how much factors fall below one: the sum of ``max(0, 1 - factor)`` over all tiles and steps.
+
+    No factor adds more than one, so the penalty is bounded.
+    """
+    tiles = mapping_params.tiles
+    return (1 - tiles).relu().sum() + (1 - mapping_params.extents / tiles).relu().sum()
 
 
 @cache

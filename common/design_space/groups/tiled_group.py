@@ -57,9 +57,7 @@ class TiledGroup:
     @property
     def resident_bits(self) -> int:
         """Bits of the maps that are on the chip as a whole."""
-        return sum(
-            extents.elements * extents.bits for index, extents in enumerate(self.maps) if self.is_resident(index)
-        )
+        return sum(shape.elements * shape.bits for index, shape in enumerate(self.maps) if self.is_resident(index))
 
     @cached_property
     def external_count(self) -> int:
@@ -85,9 +83,8 @@ class TiledGroup:
     @property
     def is_tileable(self) -> bool:
         """Return whether one tile of rows and columns says which tile of every sink is computed."""
-        extents = {(self.maps[self.external_count + sink].rows, self.maps[self.external_count + sink].columns)
-                   for sink in self.sinks}  # fmt: skip
-        return len(extents) == 1 and len({shape.images for shape in self.maps}) == 1
+        extents = {self.maps[self.external_count + sink].extents[2:] for sink in self.sinks}
+        return len(extents) == len({shape.images for shape in self.maps}) == 1
 
 
 def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = frozenset()) -> TiledGroup | None:
@@ -98,10 +95,9 @@ def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = 
         resident: tensors that are on the chip as a whole before or after the group.
     """
     layers = [graph.layers[index] for index in members]
-    forms = [layer.form for layer in layers]
-    if any(form is None for form in forms):
+    known = [layer.form for layer in layers if layer.form is not None]
+    if len(known) < len(layers):
         return None
-    known = [form for form in forms if form is not None]
     written = [next(iter(layer.writes)) for layer in layers]
     position: dict[str, int] = {}
     maps: list[FeatureMap] = []
@@ -112,7 +108,7 @@ def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = 
                 maps.append(extents)
     position |= {tensor: len(maps) + index for index, tensor in enumerate(written)}
     maps += [form.result for form in known]
-    if not all(_fits(maps[position[form.source]], form.below) for form in known):
+    if any(maps[position[form.source]].extents != form.below.extents for form in known):
         return None
     stages = tuple(_stage(layer, form, position) for layer, form in zip(layers, known, strict=True))
     inside = set(members)
@@ -124,15 +120,6 @@ def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = 
     on_chip = tuple(tensor in resident for tensor in sorted(position, key=position.__getitem__))
     group = TiledGroup(tuple(maps), stages, leaving, on_chip if any(on_chip) else ())
     return group if group.is_tileable else None
-
-
-def _fits(known: FeatureMap, read: FeatureMap) -> bool:
-    return (known.images, known.channels, known.rows, known.columns) == (
-        read.images,
-        read.channels,
-        read.rows,
-        read.columns,
-    )
 
 
 def _stage(layer: MapLayer, form: MapForm, position: dict[str, int]) -> TileStage:

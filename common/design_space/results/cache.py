@@ -8,19 +8,23 @@ none can be written nothing is kept.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from common.design_space.results.content import code_version, text_of, value_of
+from common.process import code_version as versions
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+SOURCES = ("common.design_space", "common.workload")  # what computes results from layers and accelerators
+PACKAGES = ("numpy", "torch", "cma", "nevergrad", "optuna")  # whose versions may change a result
 FILE = "designs.sqlite"
 WAIT_S = 60.0  # for another process that writes
 NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)  # the last: other columns
@@ -32,6 +36,60 @@ def default_folder() -> Path:
     named = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(named) if named.startswith("/") else Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111
     return base / "onnx-profile"
+
+
+def code_version() -> str:
+    return versions.code_version(SOURCES, PACKAGES)
+
+
+def text_of(value: Any) -> str:
+    """Return a value of plain types, tuples, lists, sets, mappings and dataclasses as text.
+
+    Equal texts are equal values. The order of a mapping counts, because results may follow it.
+    """
+    return json.dumps(_encoded(value), separators=(",", ":"))
+
+
+def value_of(text: str, kinds: Iterable[type] = ()) -> Any:
+    """Return the value of a text that :func:`text_of` made.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    try:
+        return _decoded(json.loads(text), {kind.__name__: kind for kind in kinds})
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no value of ours ({error!r})") from error
+
+
+def _encoded(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return [_encoded(item) for item in value]
+    if isinstance(value, list):
+        return {"list": [_encoded(item) for item in value]}
+    if isinstance(value, set | frozenset):
+        return {"set": sorted((_encoded(item) for item in value), key=json.dumps)}
+    if isinstance(value, Mapping):
+        return {"map": [[_encoded(key), _encoded(item)] for key, item in value.items()]}
+    if is_dataclass(value):
+        return {type(value).__name__: [_encoded(getattr(value, field.name)) for field in fields(value)]}
+    raise TypeError(f"{type(value).__name__} has no text")
+
+
+def _decoded(value: Any, kinds: Mapping[str, type]) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(item, kinds) for item in value)
+    if not isinstance(value, dict):
+        return value
+    ((name, items),) = value.items()
+    decoded = [_decoded(item, kinds) for item in items]
+    if name == "list":
+        return decoded
+    if name == "set":
+        return frozenset(decoded)
+    return dict(decoded) if name == "map" else kinds[name](*decoded)
 
 
 def key_of(*content: Any) -> str:

@@ -46,22 +46,16 @@ class Searched(Generic[Part, Schedule]):
 
     Attributes:
         schedules: the supported point of each part, whose choice is the problem's schedule; costs are those of one run.
-        cycles: of one inference.
-        energy_pj: of one inference.
+        edp: of one inference.
         evaluation_count: schedules of parts whose cost was computed.
         curve: after how many evaluations the best product in pJ·cycles fell, and to what.
     """
 
     schedules: Mapping[Part, SupportedPoint[Schedule]]
-    cycles: float
-    energy_pj: float
+    edp: float
     evaluation_count: int
     curve: tuple[Improvement, ...]
     is_complete: bool
-
-    @property
-    def edp(self) -> float:
-        return self.cycles * self.energy_pj
 
 
 @dataclass
@@ -169,9 +163,8 @@ class _Whole(Generic[Part, Schedule]):
     @property
     def best(self) -> SupportedPoint[Mapping[Part, SupportedPoint[Choices]]]:
         """The least product of what was evaluated: the supported point of each part."""
-        fronts = {name: (turns.front, turns.part.runs) for name, turns in self.turns.items()}
-        chosen = sum_of_fronts(fronts, self.fixed)
         runs = {name: turns.part.runs for name, turns in self.turns.items()}
+        chosen = sum_of_fronts({name: (turns.front, runs[name]) for name, turns in self.turns.items()}, self.fixed)
         energy_pj = sum(runs[name] * point.energy_pj for name, point in chosen.items())
         cycles = sum(runs[name] * point.cycles for name, point in chosen.items())
         return SupportedPoint(self.fixed.energy_pj + energy_pj, self.fixed.cycles + cycles, chosen)
@@ -182,4 +175,4 @@ class _Whole(Generic[Part, Schedule]):
             name: SupportedPoint(point.energy_pj, point.cycles, self.turns[name].part.problem.schedule(point.choice))
             for name, point in best.choice.items()
         }
-        return Searched(schedules, best.cycles, best.energy_pj, spent, tuple(curve), is_complete)
+        return Searched(schedules, best.edp, spent, tuple(curve), is_complete)

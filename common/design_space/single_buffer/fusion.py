@@ -6,14 +6,15 @@ Each group has a front of (energy, cycles). Of the sums along a path, only suppo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.accelerator.single_buffer import SingleBuffer
-from common.design_space.groups.convex_groups import ConvexGroups, convex_groups, members_of
+from common.design_space.groups.convex_groups import convex_groups, members_of
 from common.design_space.groups.tiled_group import tiled_group
+from common.design_space.memoized import memoized
 from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.design_space.single_buffer.bound import other_bytes
@@ -53,38 +54,22 @@ def fused_front(
         SearchInterruptedError: it was ended.
         NothingFitsError: the buffer does not hold the smallest tile of some layer.
     """
-    fronts = GroupFronts(graph, buffer, keeps=most_layers > 1)
-
-    def after(state: State, group: int) -> Iterator[tuple[State, Front[GroupPlan]]]:
-        if observer.is_interrupted:
-            raise SearchInterruptedError
-        return fronts.after(state, group)
-
-    front = best_paths(graph, convex_groups(graph, most_layers), after)
-    if not front:
-        raise NothingFitsError("buffer_kib", fronts.problem(), "give a larger buffer")
-    return front
-
-
-def best_paths(
-    graph: LayerGraph, groups: ConvexGroups, after: Callable[[State, int], Iterable[tuple[State, Front[GroupPlan]]]]
-) -> Front[Schedule]:
-    """Return the front of all covers by groups, each of them a path of groups in an order in which they can run.
-
-    Args:
-        after: the states that a group, given as a bit set, leads to from a state, and its front for each of them.
-    """
+    fronts, groups = GroupFronts(graph, buffer, keeps=most_layers > 1), convex_groups(graph, most_layers)
     start: State = (0, frozenset())
-    fronts: list[dict[State, list[SupportedPoint[Schedule]]]] = [{} for _ in range(len(graph.layers) + 1)]
-    fronts[0][start] = [SupportedPoint(0.0, 0.0, ())]
-    for here in fronts[:-1]:
+    paths: list[dict[State, list[SupportedPoint[Schedule]]]] = [{} for _ in range(len(graph.layers) + 1)]
+    paths[0][start] = [SupportedPoint(0.0, 0.0, ())]
+    for here in paths[:-1]:
         for state, points in here.items():
-            paths = lower_left_hull(points)
+            hull = lower_left_hull(points)
             for group in groups.steps(state[0]):
-                for then, front in after(state, group):
-                    sums = (_joined(path, step) for path in paths for step in front)
-                    fronts[then[0].bit_count()].setdefault(then, []).extend(sums)
-    return lower_left_hull(point for points in fronts[-1].values() for point in points)
+                if observer.is_interrupted:
+                    raise SearchInterruptedError
+                for then, front in fronts.after(state, group):
+                    sums = (_joined(path, step) for path in hull for step in front)
+                    paths[then[0].bit_count()].setdefault(then, []).extend(sums)
+    if not (best_paths := lower_left_hull(point for points in paths[-1].values() for point in points)):
+        raise NothingFitsError("buffer_kib", fronts.problem(), "give a larger buffer")
+    return best_paths
 
 
 def _joined(path: SupportedPoint[Schedule], step: SupportedPoint[GroupPlan]) -> SupportedPoint[Schedule]:
@@ -96,14 +81,13 @@ class GroupFronts:
 
     def __init__(self, graph: LayerGraph, buffer: SingleBuffer, *, keeps: bool) -> None:
         self.graph, self.buffer, self.keeps = graph, buffer, keeps
-        self.known: dict[tuple[int, frozenset[str], int], Front[GroupPlan]] = {}
         maps = [(next(iter(layer.writes)), layer.form.result) for layer in graph.layers if layer.form is not None]
         self.bits = {tensor: extents.elements * extents.bits for tensor, extents in maps}
 
     def problem(self) -> str:
         """Return which layer does not fit by itself, for an error."""
         for index, layer in enumerate(self.graph.layers):
-            if not self._front(1 << index, (index,), frozenset(), 8 * self.buffer.capacity_bytes):
+            if not self._front((index,), frozenset(), 8 * self.buffer.capacity_bytes):
                 return f"{self.buffer.capacity_bytes} bytes do not hold the smallest tile of {shown(layer.name)}"
         return f"no schedule fits into {self.buffer.capacity_bytes} bytes"
 
@@ -124,7 +108,7 @@ class GroupFronts:
         still = frozenset(tensor for tensor in resident if self._is_needed(tensor, done | group))
         elsewhere = sum(self.bits[tensor] for tensor in resident - read)
         room = 8 * self.buffer.capacity_bytes - elsewhere
-        return (done | group, still | left), self._front(group, members, (resident & read) | left, room)
+        return (done | group, still | left), self._front(members, (resident & read) | left, room)
 
     def _is_needed(self, tensor: str, done: int) -> bool:
         return any(not done >> reader & 1 for reader in self.graph.consumers.get(tensor, ()))
@@ -136,11 +120,9 @@ class GroupFronts:
                 if self.keeps and tensor in self.bits and tensor not in self.graph.returned
                 and self.bits[tensor] <= 8 * self.buffer.capacity_bytes and self._is_needed(tensor, done)]  # fmt: skip
 
-    def _front(self, group: int, members: tuple[int, ...], resident: frozenset[str], room: int) -> Front[GroupPlan]:
-        key = group, resident, room
-        if key not in self.known:
-            self.known[key] = group_front(self.graph, members, self.buffer, resident, room)
-        return self.known[key]
+    @memoized
+    def _front(self, members: tuple[int, ...], resident: frozenset[str], room: int) -> Front[GroupPlan]:
+        return group_front(self.graph, members, self.buffer, resident, room)
 
 
 def group_front(
@@ -152,9 +134,12 @@ def group_front(
         resident: tensors of the group that are on the chip as a whole, before it or after it.
         room_bits: of the buffer, without the resident tensors of other groups.
     """
-    plans = []
-    if len(members) == 1 and not resident:
-        plans += layer_plan(graph, members[0], room_bits)
+    plans, layer = list[GroupPlan](), graph.layers[members[0]]
+    if len(members) == 1 and not resident:  # its contractions run one after the other
+        best_tilings = [best_tiling(nest, room_bits) for nest in layer.nests]
+        if len(fitting := tuple(filter(None, best_tilings))) == len(best_tilings):
+            moved = layer.passes * (sum(sum(tiling.moved_bits) for tiling in fitting) / 8) + other_bytes(layer)
+            plans.append(GroupPlan(members, resident, fitting, moved, layer.macs))
     group = tiled_group(graph, members, resident)
     if group is not None and room_bits > group.resident_bits:
         tilings = group_tilings(group, room_bits)
@@ -163,14 +148,3 @@ def group_front(
         SupportedPoint(buffer.energy_pj(plan.macs, plan.moved_bytes), buffer.cycles(plan.macs, plan.moved_bytes), plan)
         for plan in plans
     )
-
-
-def layer_plan(graph: LayerGraph, index: int, room_bits: int) -> list[GroupPlan]:
-    """Return a layer by itself, its contractions one after the other; nothing where one of them does not fit."""
-    layer = graph.layers[index]
-    best_tilings = [best_tiling(nest, room_bits) for nest in layer.nests]
-    tilings = tuple(tiling for tiling in best_tilings if tiling is not None)
-    if len(tilings) < len(best_tilings):
-        return []
-    moved = sum(sum(tiling.moved_bits) for tiling in tilings) / 8
-    return [GroupPlan((index,), frozenset(), tilings, layer.passes * moved + other_bytes(layer), layer.macs)]

@@ -143,8 +143,11 @@ class _Space:
     held: tuple[bool, ...]
 
     def sums(self, name: str, index: int) -> Numbers:
-        column = {"fresh": "fresh", "windows": "windows", "computed": "computed"}[name]
-        return np.outer(self.rows.sums[name][index], self.columns.sums[column][index])
+        return np.outer(self.rows.sums[name][index], self.columns.sums[name][index])
+
+    def filled(self, bits: int = 0) -> Numbers:
+        """Return as many bits for all sizes."""
+        return np.full((len(self.rows.sizes), len(self.columns.sizes)), bits)
 
     @cached_property
     def tiles(self) -> Numbers:
@@ -153,7 +156,7 @@ class _Space:
     @cached_property
     def moved_bits(self) -> Numbers:
         """Bits to and from memory without the weights."""
-        group, total = self.group, np.zeros((len(self.rows.sizes), len(self.columns.sizes)), dtype=np.int64)
+        group, total = self.group, self.filled()
         for index in range(group.external_count):
             if group.is_resident(index):
                 continue
@@ -180,7 +183,7 @@ class _Space:
     @cached_property
     def macs(self) -> Numbers:
         """Multiply-accumulates, with those that are computed again."""
-        total = np.zeros((len(self.rows.sizes), len(self.columns.sizes)), dtype=np.int64)
+        total = self.filled()
         for number, stage in enumerate(self.group.stages):
             extents = self.group.maps[self.group.external_count + number]
             per_position = stage.macs // (extents.images * extents.rows * extents.columns)
@@ -197,7 +200,7 @@ class _Space:
         stage = self.group.stages[number]
         occupancy = list(self._occupancy(number))
         if not occupancy:
-            return np.full((len(self.rows.sizes), len(self.columns.sizes)), stage.kernel_bits)
+            return self.filled(stage.kernel_bits)
         rows, columns, widths = zip(*occupancy, strict=True)
         grid = (np.array(widths)[:, None] * np.array(rows)).T @ np.array(columns)
         grid = np.maximum.reduceat(grid, self.rows.starts, axis=0)

@@ -19,8 +19,7 @@ from common.design_space.mapping.space.cell_bounds import STAYS
 from common.design_space.mapping.space.descent import descents
 from common.design_space.mapping.space.mapping_space import Choices, MappingSpace
 from common.design_space.mapping.traffic import Nesting
-from common.design_space.results.cache import remembered
-from common.design_space.results.content import text_of
+from common.design_space.results.cache import remembered, text_of
 from common.design_space.search.fronts import ROUNDING, Front, SupportedPoint, lower_corners, lower_left_hull
 from common.workload.loop_nests import LOOPS, LoopNest
 

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from common.design_space.search.engines import (
-    cma_engine,
-    gradient_engine,
-    nevergrad_engine,
-    optuna_engine,
-    random_engine,
-    two_step_engine,
-)
+from common.design_space.search.engines import gradient_engine, package_engines, random_engine, two_step_engine
 from common.design_space.search.problem import Engine
 from common.design_space.search.settings import EXACT, FA_DOSA, ONCE, Search
 from common.messages.errors import PipelineError, UnusableValueError
@@ -22,9 +15,9 @@ PROPOSING: Mapping[str, Engine] = {
     "gradient": gradient_engine.propose,
     "two-step": two_step_engine.propose,
     "random": random_engine.propose,
-    "cma": cma_engine.propose,
-    "nevergrad": nevergrad_engine.propose,
-    "optuna": optuna_engine.propose,
+    "cma": package_engines.propose_by_cma,
+    "nevergrad": package_engines.propose_by_nevergrad,
+    "optuna": package_engines.propose_by_optuna,
 }
 ENGINES = (EXACT, FA_DOSA, *PROPOSING)
 PACKAGES = {FA_DOSA: "torch", "gradient": "torch", "cma": "cma", "nevergrad": "nevergrad", "optuna": "optuna"}
