@@ -384,11 +384,12 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
     common/design_space/mapping/placement.py common/design_space/mapping/tiled_rtl.py \
     common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/comparison.py \
-    common/design_space/results/design_result.py common/design_space/search/settings.py common/files/configuration.py \
-    common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py \
-    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
-    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py \
-    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/design_space/results/design_result.py common/design_space/search/fronts.py \
+    common/design_space/search/settings.py common/files/configuration.py common/files/model_folder.py \
+    common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/units.py \
+    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \

@@ -6,13 +6,13 @@ board. Only designs that do not fit are left out, so the front is exact over the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from common.board_designs.array_runs import Energies, NestRuns, Numbers, TileFolds, array_hardware, nest_runs
+from common.board_designs.array_runs import NestRuns, Numbers, array_hardware, nest_runs
 from common.board_designs.model import BoardModel
 from common.design_space.results.comparison import pareto
 from common.fpga.array_designs import ArrayBuilder, ArrayDesign, DesignSet
@@ -21,7 +21,6 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.graphs.number_formats import PRECISION_BITS
 from common.messages.errors import UnusableValueError
 from common.table_rows import DesignEnginesRow
-from common.workload.loop_nests import LoopNest
 
 Progress = Callable[[float, float], None]
 
@@ -95,19 +94,17 @@ class ModelRuns:
     times: Numbers
 
     @classmethod
-    def of(
-        cls, nests: Mapping[LoopNest, int], size: Size, tiles: Sequence[TileFolds], precision: str, energies: Energies
-    ) -> ModelRuns:
-        """Return the runs of nests on an array of a size whose buffers hold any of some tiles.
+    def of(cls, model: BoardModel, size: Size, designs: DesignSet) -> ModelRuns:
+        """Return the runs of a model on an array of a size whose buffers hold any of the tiles of some designs.
 
         Raises:
             UnusableValueError: an element is a part of a byte.
         """
-        hardware = array_hardware(size, element_bytes(precision), energies)
-        parts = [nest_runs(nest, size, tiles, hardware) for nest in nests]
+        hardware = array_hardware(size, element_bytes(model.builder.precision), model.energies)
+        parts = [nest_runs(nest, size, designs.tiles(), hardware) for nest in model.nests]
         counts = [len(part.steps) for part in parts]
         together = NestRuns(*(np.concatenate([getattr(part, name) for part in parts]) for name in NestRuns.__slots__))
-        return cls(together, np.cumsum([0, *counts[:-1]]), np.array([*nests.values()], dtype=np.float64))
+        return cls(together, np.cumsum([0, *counts[:-1]]), np.array([*model.nests.values()], dtype=np.float64))
 
     def fastest(self, array: SystolicArray) -> NestCosts | None:
         """Return the fastest run of each nest, of equally fast ones the one with the least energy; None if none fits.
@@ -163,16 +160,12 @@ def front_of(
         arrays = [(design, array) for design in every if (array := builder.built(design)) is not None]
         counts[0], counts[1] = counts[0] + len(every), counts[1] + len(arrays)
         if arrays:
-            runs = model_runs(model, size, tried)
+            runs = ModelRuns.of(model, size, tried)
             front = on_front([*front, *_costed(arrays, runs, builder)])
     if not front:
         problem = f"no array of the {counts[0]:,} fits {builder.board.name}"
         raise UnusableValueError("board", problem, "give a larger board, or a narrower <precision>")
     return Front(tuple(sorted(front, key=lambda design: design.costs)), *counts)
-
-
-def model_runs(model: BoardModel, size: Size, designs: DesignSet) -> ModelRuns:
-    return ModelRuns.of(model.nests, size, designs.tiles(), model.builder.precision, model.energies)
 
 
 def _costed(

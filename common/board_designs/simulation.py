@@ -12,7 +12,7 @@ from math import ceil
 
 import numpy as np
 
-from common.board_designs.board_search import BoardDesign, Front, NestCosts, model_runs
+from common.board_designs.board_search import BoardDesign, Front, ModelRuns, NestCosts
 from common.board_designs.model import BoardModel
 from common.fpga.array_designs import DesignSet
 from common.fpga.hand_off.designs import array_design
@@ -48,7 +48,7 @@ def simulated_rows(model: BoardModel, front: Front, is_wanted: bool) -> list[Des
         UnusableValueError, PipelineError: as :func:`simulation_rows`.
     """
     fastest = front.designs[0]
-    costs = model_runs(model, fastest.design.size, DesignSet()).fastest(fastest.array) if is_wanted else None
+    costs = ModelRuns.of(model, fastest.design.size, DesignSet()).fastest(fastest.array) if is_wanted else None
     return [] if costs is None else simulation_rows(fastest, model.nests, costs)
 
 

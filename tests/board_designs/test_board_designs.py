@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from common.board_designs.array_runs import Energies, array_hardware, nest_runs, spread
-from common.board_designs.board_search import element_bytes, engine_rows, front_of, model_runs
+from common.board_designs.board_search import ModelRuns, element_bytes, engine_rows, front_of
 from common.board_designs.model import BoardModel, read_budget, require_precision
 from common.board_designs.simulation import nest_text, simulation_rows
 from common.fpga.array_designs import ArrayBuilder, DesignSet, designs_of_rows, offered_designs
@@ -107,7 +107,7 @@ def test_the_front_is_that_of_all_designs():
     found, of = front_of(model(), SMALL), model()
     costs = {}
     for size in SMALL.sizes:
-        runs = model_runs(of, size, SMALL)
+        runs = ModelRuns.of(of, size, SMALL)
         for design in SMALL.of_size(size, U280):
             array = of.builder.built(design)
             if array is not None and (nest_costs := runs.fastest(array)) is not None:
@@ -169,7 +169,7 @@ def test_the_verilog_of_a_design_takes_the_cycles_of_the_equation():
     """11 pixels by 5 channels of 7 products on 4 x 4 x 1: by hand, fill and drain 4 + 4 + 4 - 2, then folds of 7."""
     of = model()
     found = front_of(of, replace(SMALL, sizes=((4, 4, 1),))).designs[0]
-    costs = model_runs(of, (4, 4, 1), SMALL).fastest(found.array)
+    costs = ModelRuns.of(of, (4, 4, 1), SMALL).fastest(found.array)
     product, window = simulation_rows(found, of.nests, costs)
     assert (product["fold_count"], product["simulated_fold_count"]) == (3 * 2, 2 * 2)
     assert product["simulated_cycles"] == 4 + 4 + 4 + 7 - 2 + 3 * 7 == product["simulated_equation_cycles"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
 from common.design_space.results.design_result import DesignResult, DesignTask, point_row
+from common.design_space.search.fronts import SupportedPoint
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import EXACT
 from common.fusion.border import border
@@ -147,7 +148,7 @@ class FaDosaWorkload:
         search_s = time.perf_counter() - start_s
         point = point_row(
             design,
-            costs[chosen],
+            SupportedPoint(costs[chosen].energy_pj, costs[chosen].cycles, None),
             None,
             best_of_space=costs[chosen].edp,
             unfused_edp=costs[self.kernels[0]].edp,

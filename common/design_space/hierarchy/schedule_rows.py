@@ -13,7 +13,6 @@ from common.design_space.hierarchy.staying_weights import weight_words
 from common.design_space.mapping.arrays import Array
 from common.design_space.mapping.cost import WORD_DIGITS, MappingCost
 from common.design_space.mapping.placement import resident_level
-from common.design_space.results.design_result import rtl_columns
 from common.table_rows import DesignGroupsRow, DesignMappingsRow
 from common.workload.loop_nests import RELEVANT_LOOPS
 
@@ -25,6 +24,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
         costs, intervals, level = step.costs(hardware), step.rtl_intervals(hardware), resident_level(hardware)
         for name, mapped in step.mapped.items():
             node, _, number = name.rpartition(".")
+            rtl = intervals.get(name) or (None, None, None)
             placement, dram_bytes = step.option.setting_of(name)[0], _dram_bytes(costs[name], hardware)
             yield {
                 "design": design,
@@ -46,7 +46,9 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "resident_level": hardware.levels[level].name if placement.on_chip and level is not None else "",
                 "resident_tensor_bytes": _resident_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
-                **rtl_columns(intervals.get(name)),
+                "rtl_low_cycles": rtl[0],
+                "rtl_cycles": rtl[1],
+                "rtl_high_cycles": rtl[2],
                 "modelled_energy_pj": mapped.energy_pj,
                 "energy_parts_pj": _energy_parts(costs[name], hardware),
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -80,7 +80,7 @@ class HierarchyWorkload:
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
         """Return what counts as traffic alone or with other words than the model's, and what does not count."""
-        return (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
+        return (*self._outside_notes(), *self._word_notes(hardware), *self._idle_notes(hardware))
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the schedule that a search finds for a design.
@@ -108,7 +108,7 @@ class HierarchyWorkload:
             search_s, curve, is_complete = time.perf_counter() - start_s, [*result.curve], result.is_complete
         point = point_row(
             design,
-            schedule,
+            SupportedPoint(schedule.energy_pj, schedule.cycles, None),
             floor.edp,
             best_of_space=best_of_space,
             unfused_edp=unfused.edp,
@@ -175,6 +175,14 @@ class HierarchyWorkload:
             steps.append(LayerStep.of(layer, option, points))
         return MappedSchedule(steps, result.evaluation_count), result
 
+    def _outside_notes(self) -> Iterator[str]:
+        outside = dict.fromkeys("+".join(layer.layer.op_types) for layer in self.layers if not layer.nests)
+        if outside:
+            yield f"no loop nests, so they count as traffic: {listed(outside, MOST_NAMED)}"
+        if multiplying := [layer.layer.name for layer in self.layers if layer.macs]:
+            names = listed(multiplying, MOST_NAMED)
+            yield f"{names} multiply, but are no loop nests: the whole array does their work"
+
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
         """Yield that the elements of the model are not those of the accelerator."""
         word_bits = 8 * hardware.levels[0].word_bytes
@@ -182,32 +190,18 @@ class HierarchyWorkload:
             theirs = " and ".join(map(str, widths))
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
 
+    def _idle_notes(self, hardware: Hardware) -> Iterator[str]:
+        """Yield which contractions cannot use most of the array, whatever their mapping is."""
+        used: dict[int, list[str]] = {}
+        for name, nest in self.nests.items():
+            if (most := most_elements(nest, hardware)) <= IDLE_SHARE * hardware.array.elements:
+                used.setdefault(most, []).append(name.rpartition(".")[0])
+        for most, nodes in sorted(used.items()):
+            names = listed(dict.fromkeys(nodes), MOST_NAMED)
+            yield f"of {hardware.array.elements:,} elements of the array, {most:,} at most can work on {names}"
+
 
 def most_elements(nest: LoopNest, hardware: Hardware) -> int:
     """Return how many elements of the array a nest can use at most."""
-    extents = [*nest.bounds.values()]
-    copies = [
-        min(place.size, prod(min(extent, room) for extent, room in zip(extents, place.rooms, strict=True)))
-        for place in places_in_space(hardware)
-    ]
+    copies = [min(place.size, prod(map(min, nest.bounds.values(), place.rooms))) for place in places_in_space(hardware)]
     return min(nest.macs, prod(copies))
-
-
-def _idle_notes(nests: Mapping[str, LoopNest], hardware: Hardware) -> Iterator[str]:
-    """Yield which contractions cannot use most of the array, whatever their mapping is."""
-    used: dict[int, list[str]] = {}
-    for name, nest in nests.items():
-        if (most := most_elements(nest, hardware)) <= IDLE_SHARE * hardware.array.elements:
-            used.setdefault(most, []).append(name.rpartition(".")[0])
-    for most, nodes in sorted(used.items()):
-        names = listed(dict.fromkeys(nodes), MOST_NAMED)
-        yield f"of {hardware.array.elements:,} elements of the array, {most:,} at most can work on {names}"
-
-
-def _outside_notes(layers: Sequence[ModelLayer]) -> Iterator[str]:
-    outside = dict.fromkeys("+".join(layer.layer.op_types) for layer in layers if not layer.nests)
-    if outside:
-        yield f"no loop nests, so they count as traffic: {listed(outside, MOST_NAMED)}"
-    multiplying = [layer.layer.name for layer in layers if layer.macs]
-    if multiplying:
-        yield f"{listed(multiplying, MOST_NAMED)} multiply, but are no loop nests: the whole array does their work"

@@ -73,14 +73,10 @@ def with_front(points: Sequence[DesignPointsRow]) -> list[DesignPointsRow]:
     The costs are latency, energy and area. Without areas, the front is that of latency and energy. A design on which
     nothing fits is not on it.
     """
-    flags = iter(pareto([_costs(point) for point in points if not point["problem"]]))
+    fitting = [point for point in points if not point["problem"]]
+    costs = ((point["modelled_cycles"], point["modelled_energy_pj"], point["chip_mm2"]) for point in fitting)
+    flags = iter(pareto([tuple(float(cost or 0.0) for cost in of_point) for of_point in costs]))
     return [{**point, "is_pareto": not point["problem"] and next(flags)} for point in points]
-
-
-def _costs(point: DesignPointsRow) -> Costs:
-    return tuple(
-        float(cost or 0.0) for cost in (point["modelled_cycles"], point["modelled_energy_pj"], point["chip_mm2"])
-    )
 
 
 def require_budgets(budgets: Sequence[float], areas: Iterable[float | None]) -> None:
@@ -111,42 +107,43 @@ def best_within(points: Sequence[DesignPointsRow], budgets: Sequence[float]) -> 
             steps.append((area, point))
     areas = [area for area, _ in steps]
     places = [(budget, bisect_right(areas, budget) - 1) for budget in sorted(set(budgets or areas))]
-    return [_budget_row(budget, steps[place][1]) for budget, place in places if place >= 0]
-
-
-def _budget_row(budget: float, point: DesignPointsRow) -> DesignBudgetsRow:
-    return {
-        "area_budget_mm2": budget,
-        "design": point["design"],
-        "search_engine": point["search_engine"],
-        "chip_mm2": point["chip_mm2"],
-        "modelled_cycles": point["modelled_cycles"],
-        "modelled_energy_pj": point["modelled_energy_pj"],
-        "edp_pj_cycles": point["edp_pj_cycles"],
-        "bound_edp_pj_cycles": point["bound_edp_pj_cycles"],
-        "gap_share": point["gap_share"],
-    }
+    return [
+        {
+            "area_budget_mm2": budget,
+            "design": point["design"],
+            "search_engine": point["search_engine"],
+            "chip_mm2": point["chip_mm2"],
+            "modelled_cycles": point["modelled_cycles"],
+            "modelled_energy_pj": point["modelled_energy_pj"],
+            "edp_pj_cycles": point["edp_pj_cycles"],
+            "bound_edp_pj_cycles": point["bound_edp_pj_cycles"],
+            "gap_share": point["gap_share"],
+        }
+        for budget, place in places
+        if place >= 0
+        for point in [steps[place][1]]
+    ]
 
 
 def comparison_rows(designs: Sequence[DesignResult]) -> list[DesignComparisonRow]:
-    return [_comparison_row(result.point, result.search_s) for result in designs if not result.point["problem"]]
-
-
-def _comparison_row(point: DesignPointsRow, search_s: float) -> DesignComparisonRow:
-    return {
-        "design": point["design"],
-        "algorithm": point["search_engine"],
-        "search_s": search_s,
-        "seed": point["seed"],
-        "edp_pj_cycles": point["edp_pj_cycles"],
-        "modelled_cycles": point["modelled_cycles"],
-        "modelled_energy_pj": point["modelled_energy_pj"],
-        "chip_mm2": point["chip_mm2"],
-        "evaluation_count": point["evaluation_count"],
-        "gap_share": point["gap_share"],
-        "space_gap_share": point["space_gap_share"],
-        "is_complete": point["is_complete"],
-    }
+    return [
+        {
+            "design": result.point["design"],
+            "algorithm": result.point["search_engine"],
+            "search_s": result.search_s,
+            "seed": result.point["seed"],
+            "edp_pj_cycles": result.point["edp_pj_cycles"],
+            "modelled_cycles": result.point["modelled_cycles"],
+            "modelled_energy_pj": result.point["modelled_energy_pj"],
+            "chip_mm2": result.point["chip_mm2"],
+            "evaluation_count": result.point["evaluation_count"],
+            "gap_share": result.point["gap_share"],
+            "space_gap_share": result.point["space_gap_share"],
+            "is_complete": result.point["is_complete"],
+        }
+        for result in designs
+        if not result.point["problem"]
+    ]
 
 
 def best_of_each_design(designs: Sequence[DesignResult]) -> list[DesignResult]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypedDict
+from typing import Any
 
 from common.design_space.accelerator.hardware import Hardware
+from common.design_space.search.fronts import SupportedPoint
 from common.design_space.search.settings import EXACT, Search
 from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
 
 MOST_NAMED = 6  # names in a note
-RtlEnds = tuple[float, float, float]  # least, likely and most cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,6 @@ class DesignResult:
     limit: str = ""
 
 
-class Costed(Protocol):
-    """The cost of a schedule of the whole model: cycles, pJ, and their product."""
-
-    @property
-    def cycles(self) -> float: ...
-
-    @property
-    def energy_pj(self) -> float: ...
-
-    @property
-    def edp(self) -> float: ...
-
-
 def misfit(design: DesignTask, problem: str) -> DesignResult:
     """Return a design on which no schedule fits, and why."""
     return DesignResult({**_without_costs(design), "problem": problem})
@@ -64,7 +51,7 @@ def misfit(design: DesignTask, problem: str) -> DesignResult:
 
 def point_row(
     design: DesignTask,
-    schedule: Costed,
+    schedule: SupportedPoint[Any],
     floor_edp: float | None,
     *,
     best_of_space: float | None = None,
@@ -72,13 +59,13 @@ def point_row(
     contraction_edp: float | None = None,
     evaluation_count: int | None,
     is_complete: bool,
-    rtl: RtlEnds | None = None,
+    rtl: tuple[float, float, float] | None = None,
     staying_weight_bytes: float | None = None,
 ) -> DesignPointsRow:
     """Return the row of a design on which a schedule fits.
 
     Args:
-        schedule: the best one that was found.
+        schedule: the best one that was found, of the whole model.
         floor_edp: an energy-delay product in pJ·cycles that no schedule is below, of whatever space; None where
             nobody knows one.
         best_of_space: a product that no schedule of the space is below; None where the search was interrupted. It is
@@ -90,11 +77,14 @@ def point_row(
         rtl: least, likely and most cycles of the RTL; None where the file has no costs of one.
         staying_weight_bytes: weights that stay on the chip between inferences; None where none may.
     """
+    low, likely, high = rtl or (None, None, None)
     is_best = design.search.engine == EXACT and schedule.edp == best_of_space
     return {
         **_without_costs(design),
         "modelled_cycles": schedule.cycles,
-        **rtl_columns(rtl),
+        "rtl_low_cycles": low,
+        "rtl_cycles": likely,
+        "rtl_high_cycles": high,
         "modelled_energy_pj": schedule.energy_pj,
         "edp_pj_cycles": schedule.edp,
         "bound_edp_pj_cycles": floor_edp,
@@ -107,20 +97,6 @@ def point_row(
         "evaluation_count": evaluation_count,
         "is_complete": is_complete,
     }
-
-
-class RtlColumns(TypedDict):
-    """The columns of cycles by the costs of the RTL."""
-
-    rtl_low_cycles: float | None
-    rtl_cycles: float | None
-    rtl_high_cycles: float | None
-
-
-def rtl_columns(ends: RtlEnds | None) -> RtlColumns:
-    """Return the columns of cycles by the costs of the RTL; empty without them."""
-    low, likely, high = ends or (None, None, None)
-    return {"rtl_low_cycles": low, "rtl_cycles": likely, "rtl_high_cycles": high}
 
 
 def _above(edp: float, least: float | None) -> float | None:
@@ -143,7 +119,9 @@ def _without_costs(design: DesignTask) -> DesignPointsRow:
         "chip_mm2": hardware.area_mm2,
         "cycle_model": "rtl" if hardware.counts_rtl else "analytic",
         "modelled_cycles": None,
-        **rtl_columns(None),
+        "rtl_low_cycles": None,
+        "rtl_cycles": None,
+        "rtl_high_cycles": None,
         "modelled_energy_pj": None,
         "edp_pj_cycles": None,
         "bound_edp_pj_cycles": None,

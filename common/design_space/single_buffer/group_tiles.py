@@ -92,7 +92,7 @@ def _distinct(tiles: AxisTiles) -> dict[str, Numbers]:
 @remembered(GroupTiling)
 def group_tilings(group: TiledGroup, capacity_bits: int) -> tuple[GroupTiling, ...]:
     """Return, of all tilings that fit, those that no other beats in both traffic and multiply-accumulates."""
-    tilings = [tiling for choices in _choices(group, capacity_bits) for tiling in choices.front()]
+    tilings = [tiling for space in _spaces(group) for tiling in _Choices(space, capacity_bits).front()]
     tilings.sort(key=lambda tiling: (tiling.macs, tiling.moved_bits))
     front: list[GroupTiling] = []
     for tiling in tilings:
@@ -103,13 +103,9 @@ def group_tilings(group: TiledGroup, capacity_bits: int) -> tuple[GroupTiling, .
 
 def every_tiling(group: TiledGroup, capacity_bits: int) -> Iterator[GroupTiling]:
     """Yield all tilings that fit, each with the most weights that stay besides."""
-    for choices in _choices(group, capacity_bits):
+    for choices in (_Choices(space, capacity_bits) for space in _spaces(group)):
         for row, column in np.argwhere(choices.fits).tolist():
             yield choices.tiling(row, column)
-
-
-def _choices(group: TiledGroup, capacity_bits: int) -> Iterator[_Choices]:
-    return (_Choices(space, capacity_bits) for space in _spaces(group))
 
 
 @lru_cache(maxsize=65536)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.design_space.groups.axis_tiles import tile_sizes
+from common.design_space.memoized import memoized
 from common.design_space.results.cache import remembered
 from common.design_space.search.fronts import lower_corners
 from common.workload.loop_nests import RELEVANT_LOOPS, LoopNest, window_extent
@@ -112,18 +113,24 @@ class _Space:
     height: tuple[_Lines, Numbers]
     width: tuple[_Lines, Numbers]
     peak_bits: Numbers
-    known: dict[str, tuple[Numbers, Numbers, Numbers]] = field(default_factory=dict)
 
+    @memoized
     def moved_bits(self, order: str) -> tuple[Numbers, Numbers, Numbers]:
-        if order not in self.known:
-            self.known[order] = _traffic(self.nest, order, self.counts, self.height, self.width)
-        return self.known[order]
+        """Return the bits that each operand moves, in all groups."""
+        nest, bits, (rows, row), (columns, column) = self.nest, self.nest.operand_bits, self.height, self.width
+        repeats = {operand: _repetitions(operand, order, self.counts) for operand in OPERANDS}
+        innermost = _innermost_of_input(order, self.counts)
+        height = np.where(innermost == "P", rows.covered[row], rows.total[row])
+        width = np.where(innermost == "Q", columns.covered[column], columns.total[column])
+        read = nest.n * nest.groups * nest.c * height * width * repeats["input"] * bits["input"]
+        weights = nest.elements["weight"] * repeats["weight"] * bits["weight"]
+        results = nest.elements["output"] * (2 * repeats["output"] - 1) * bits["output"]
+        return read, weights, results
 
     def tiling(self, order: str, at: int) -> NestTiling:
-        moved = self.moved_bits(order)
-        tile = (int(self.tiles["K"][at]), int(self.tiles["C"][at]), int(self.tiles["P"][at]), int(self.tiles["Q"][at]))
-        return NestTiling(tile, order, (int(moved[0][at]), int(moved[1][at]), int(moved[2][at])),
-                          int(self.peak_bits[at]))  # fmt: skip
+        k, c, p, q = (int(self.tiles[loop][at]) for loop in "KCPQ")
+        read, weights, results = (int(bits[at]) for bits in self.moved_bits(order))
+        return NestTiling((k, c, p, q), order, (read, weights, results), int(self.peak_bits[at]))
 
 
 def _space(nest: LoopNest) -> _Space:
@@ -148,26 +155,6 @@ def _space(nest: LoopNest) -> _Space:
     peak += tile_k * tile_c * nest.r * nest.s * bits["weight"]
     peak += tile_k * tiles["P"] * tiles["Q"] * bits["output"]
     return _Space(nest, tiles, counts, (rows, row), (columns, column), peak)
-
-
-def _traffic(
-    nest: LoopNest,
-    order: str,
-    counts: dict[str, Numbers],
-    rows: tuple[_Lines, Numbers],
-    columns: tuple[_Lines, Numbers],
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return the bits that each operand moves, in all groups."""
-    bits = nest.operand_bits
-    repeats = {operand: _repetitions(operand, order, counts) for operand in OPERANDS}
-    innermost = _innermost_of_input(order, counts)
-    height = np.where(innermost == "P", rows[0].covered[rows[1]], rows[0].total[rows[1]])
-    width = np.where(innermost == "Q", columns[0].covered[columns[1]], columns[0].total[columns[1]])
-    planes = nest.n * nest.groups
-    read = planes * nest.c * height * width * repeats["input"] * bits["input"]
-    weights = nest.elements["weight"] * repeats["weight"] * bits["weight"]
-    results = nest.elements["output"] * (2 * repeats["output"] - 1) * bits["output"]
-    return read, weights, results
 
 
 def _innermost_of_input(order: str, counts: dict[str, Numbers]) -> npt.NDArray[np.str_]:

@@ -94,7 +94,7 @@ class MappingSpace:
         pairs = [*zip(self.chains, of_loops, strict=True)]
         temporal = np.stack([chains.steps[rows] for chains, rows in pairs], axis=-1) * 1.0
         spatial = np.stack([chains.spatial[rows] for chains, rows in pairs], axis=-1) * 1.0
-        rows, innermost = Orders(self.nest, self.hardware).innermost(temporal, stays)
+        rows, innermost = self._innermost(temporal, stays)
         mappings = Mappings(temporal[rows], spatial[rows], ORDERS[innermost])
         keeps = respects(mappings, self.hardware)
         return Mappings(mappings.temporal[keeps], mappings.spatial[keeps], mappings.order[keeps]), rows[keeps]
@@ -103,19 +103,7 @@ class MappingSpace:
         """Return the cells of single chains, given the chain of each loop."""
         return np.asarray(chains + np.array([1 + of_loop.sizes for of_loop in self.chains]))
 
-
-@dataclass(frozen=True)
-class Orders:
-    """The orders of the loops of each level that may differ in the words that they move.
-
-    Attributes:
-        hardware: the accelerator, in which some operands may bypass some levels.
-    """
-
-    nest: LoopNest
-    hardware: Hardware
-
-    def innermost(self, temporal: np.ndarray, stays: Choices) -> tuple[Choices, Choices]:
+    def _innermost(self, temporal: np.ndarray, stays: Choices) -> tuple[Choices, Choices]:
         """Return the mapping of each order, and the innermost loop of each level.
 
         Args:

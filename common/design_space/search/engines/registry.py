@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from common.design_space.search.engines import gradient_engine, package_engines, random_engine, two_step_engine
 from common.design_space.search.problem import Engine
@@ -47,15 +47,8 @@ def engine(name: str) -> Engine:
     return PROPOSING[name]
 
 
-class EngineComparison(NamedTuple):
-    """Searches to compare: one by each engine that can search, and a note that names the others."""
-
-    searches: list[Search]
-    notes: list[str]
-
-
-def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> EngineComparison:
-    """Return the searches to make: the one that was chosen, or one by each engine.
+def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> tuple[list[Search], list[str]]:
+    """Return the searches to make: the one that was chosen, or one by each engine; and a note that names the others.
 
     Args:
         values: by quantity.
@@ -70,13 +63,19 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
         _require_weights_may_stay(values, has_one_buffer=has_one_buffer)
     if not values["experiments"]:
         require_installed(values["engine"])
-        return EngineComparison([Search(values["engine"], *budget, values["accounting"], stay)], [])
+        return [Search(values["engine"], *budget, values["accounting"], stay)], []
     if values["accounting"] == ONCE:
         problem = "compares schedules in accounting tiled"
         raise UnusableValueError("experiments", problem, "leave out <accounting>")
     if values["engine"] != EXACT:
         raise UnusableValueError("experiments", "runs every engine", "leave out <engine>")
-    return engine_comparison(*budget, has_one_buffer=has_one_buffer)
+    engines = [name for name in ENGINES if has_one_buffer or name != FA_DOSA]
+    missing = [name for name in engines if not is_installed(name)]
+    reasons = [] if has_one_buffer else [f"because it fuses in one buffer: {FA_DOSA}"]
+    if missing:
+        reasons.append(f"because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)")
+    searches = [Search(name, *budget) for name in engines if name not in missing]
+    return searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons)
 
 
 def _require_weights_may_stay(values: Mapping[str, Any], *, has_one_buffer: bool) -> None:
@@ -89,14 +88,3 @@ def _require_weights_may_stay(values: Mapping[str, Any], *, has_one_buffer: bool
     for cause in (cause for cause, is_there in causes.items() if is_there):
         problem = f"weights stay in exact searches on an accelerator with several memories, and {cause}"
         raise UnusableValueError("weights_stay", problem, "leave it out")
-
-
-def engine_comparison(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> EngineComparison:
-    """Return a search by each engine under the same budget and seed; FA-DOSA's own is for one buffer alone."""
-    engines = [name for name in ENGINES if has_one_buffer or name != FA_DOSA]
-    missing = [name for name in engines if not is_installed(name)]
-    reasons = [] if has_one_buffer else [f"because it fuses in one buffer: {FA_DOSA}"]
-    if missing:
-        reasons.append(f"because not installed: {', '.join(missing)} (pip install -r requirements-search.txt)")
-    searches = [Search(name, evaluations, seed, most_layers) for name in engines if name not in missing]
-    return EngineComparison(searches, [f"not compared, {'; '.join(reasons)}"] * bool(reasons))
