@@ -40,6 +40,18 @@ def conv(
     )
 
 
+def conv_relu(
+    builder: GraphBuilder,
+    x: str,
+    path: str,
+    shape: tuple[int, int, int, int],
+    *,
+    stride: int = 1,
+    pad: int | None = None,
+) -> str:
+    return builder.node("Relu", [conv(builder, x, path, shape, stride=stride, pad=pad, bias=True)], path)
+
+
 def batch_norm(builder: GraphBuilder, x: str, path: str, channels: int, *, scale: float = 1.0) -> str:
     """BatchNorm with seeded statistics near those of a trained net."""
     random = builder.random
@@ -58,13 +70,7 @@ def max_pool(
 ) -> str:
     """Add max pooling; ``ceil`` keeps a last window that extends over the edge."""
     return builder.node(
-        "MaxPool",
-        [x],
-        path,
-        ceil_mode=int(ceil),
-        kernel_shape=[kernel] * 2,
-        pads=[pad] * 4,
-        strides=[stride] * 2,
+        "MaxPool", [x], path, ceil_mode=int(ceil), kernel_shape=[kernel] * 2, pads=[pad] * 4, strides=[stride] * 2
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from models.classifiers.conv_layers import classifier, conv, max_pool
+from models.classifiers.conv_layers import classifier, conv_relu, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 # 1×1; 1×1 before 3×3, 3×3; 1×1 before 5×5, 5×5; 1×1 after the pooling. A number is a pooling between blocks.
@@ -31,10 +31,10 @@ def build_inception_v1(
 ) -> onnx.ModelProto:
     """GoogLeNet with random weights: ``input`` float32 (batch, 3, 224, 224) to ``output`` (batch, 1000)."""
     builder = GraphBuilder("inception_v1", seed=seed, has_weights=has_weights)
-    x = _conv_relu(builder, "input", "conv1/7x7_s2", (64, 3, 7, 7), stride=2)
+    x = conv_relu(builder, "input", "conv1/7x7_s2", (64, 3, 7, 7), stride=2)
     x = max_pool(builder, x, "pool1/3x3_s2", 3, 2, ceil=True)
-    x = _conv_relu(builder, x, "conv2/3x3_reduce", (64, 64, 1, 1))
-    x = _conv_relu(builder, x, "conv2/3x3", (192, 64, 3, 3))
+    x = conv_relu(builder, x, "conv2/3x3_reduce", (64, 64, 1, 1))
+    x = conv_relu(builder, x, "conv2/3x3", (192, 64, 3, 3))
     x = max_pool(builder, x, "pool2/3x3_s2", 3, 2, ceil=True)
     channels = 192
     for name, widths in BLOCKS.items():
@@ -48,15 +48,11 @@ def build_inception_v1(
 def _block(builder: GraphBuilder, x: str, path: str, channels: int, widths: tuple[int, int, int, int, int, int]) -> str:
     """Four branches over the same maps, side by side in the output."""
     one, before_three, three, before_five, five, pooled = widths
-    first = _conv_relu(builder, x, f"{path}/1x1", (one, channels, 1, 1))
-    second = _conv_relu(builder, x, f"{path}/3x3_reduce", (before_three, channels, 1, 1))
-    second = _conv_relu(builder, second, f"{path}/3x3", (three, before_three, 3, 3))
-    third = _conv_relu(builder, x, f"{path}/5x5_reduce", (before_five, channels, 1, 1))
-    third = _conv_relu(builder, third, f"{path}/5x5", (five, before_five, 5, 5))
+    first = conv_relu(builder, x, f"{path}/1x1", (one, channels, 1, 1))
+    second = conv_relu(builder, x, f"{path}/3x3_reduce", (before_three, channels, 1, 1))
+    second = conv_relu(builder, second, f"{path}/3x3", (three, before_three, 3, 3))
+    third = conv_relu(builder, x, f"{path}/5x5_reduce", (before_five, channels, 1, 1))
+    third = conv_relu(builder, third, f"{path}/5x5", (five, before_five, 5, 5))
     fourth = max_pool(builder, x, f"{path}/pool", 3, 1, pad=1)
-    fourth = _conv_relu(builder, fourth, f"{path}/pool_proj", (pooled, channels, 1, 1))
+    fourth = conv_relu(builder, fourth, f"{path}/pool_proj", (pooled, channels, 1, 1))
     return builder.node("Concat", [first, second, third, fourth], path, axis=1)
-
-
-def _conv_relu(builder: GraphBuilder, x: str, path: str, shape: tuple[int, int, int, int], *, stride: int = 1) -> str:
-    return builder.node("Relu", [conv(builder, x, path, shape, stride=stride, bias=True)], path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from models.classifiers.conv_layers import CLASSES, closed, conv, max_pool
+from models.classifiers.conv_layers import CLASSES, closed, conv_relu, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 STEM = 64
@@ -19,7 +19,7 @@ FIRES = ((16, 64), (16, 64), None, (32, 128), (32, 128), None, (48, 192), (48, 1
 def build_squeezenet(*, seed: int = 0, batch: Dim = "N", image: int = 227, has_weights: bool = True) -> onnx.ModelProto:
     """SqueezeNet 1.1 with random weights: ``input`` float32 (batch, 3, 227, 227) to ``output`` (batch, 1000)."""
     builder = GraphBuilder("squeezenet1_1", seed=seed, has_weights=has_weights)
-    x = builder.node("Relu", [conv(builder, "input", "conv1", (STEM, 3, 3, 3), stride=2, pad=0, bias=True)], "conv1")
+    x = conv_relu(builder, "input", "conv1", (STEM, 3, 3, 3), stride=2, pad=0)
     x = max_pool(builder, x, "pool1", 3, 2, ceil=True)
     channels, number = STEM, 2
     for fire in FIRES:
@@ -28,19 +28,16 @@ def build_squeezenet(*, seed: int = 0, batch: Dim = "N", image: int = 227, has_w
             continue
         x = _fire(builder, x, f"fire{number}", channels, *fire)
         channels, number = 2 * fire[1], number + 1
-    x = builder.node("Relu", [conv(builder, x, "conv10", (CLASSES, channels, 1, 1), bias=True)], "conv10")
+    x = conv_relu(builder, x, "conv10", (CLASSES, channels, 1, 1))
     x = builder.node("GlobalAveragePool", [x], "pool10")
     builder.node("Flatten", [x], "", output="output", axis=1)
     return closed(builder, (batch, 3, image, image))
 
 
 def _fire(builder: GraphBuilder, x: str, path: str, channels: int, squeezed: int, expanded: int) -> str:
-    y = builder.node(
-        "Relu", [conv(builder, x, f"{path}/squeeze1x1", (squeezed, channels, 1, 1), bias=True)], f"{path}/squeeze1x1"
-    )
-    halves = []
-    for kernel in (1, 3):
-        name = f"{path}/expand{kernel}x{kernel}"
-        z = conv(builder, y, name, (expanded, squeezed, kernel, kernel), bias=True)
-        halves.append(builder.node("Relu", [z], name))
+    y = conv_relu(builder, x, f"{path}/squeeze1x1", (squeezed, channels, 1, 1))
+    halves = [
+        conv_relu(builder, y, f"{path}/expand{kernel}x{kernel}", (expanded, squeezed, kernel, kernel))
+        for kernel in (1, 3)
+    ]
     return builder.node("Concat", halves, path, axis=1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -10,13 +11,15 @@ import onnx
 from models.graph_builder import FLOAT, INT64, Dim, GraphBuilder, Spec
 from models.transformers.parts import OPSET, layer_norm
 
-MICROSOFT = {"domain": "com.microsoft"}
+MICROSOFT, MICROSOFT_1 = {"domain": "com.microsoft"}, {"com.microsoft": 1}
+PARTS = ("key", "value")
 VOCABULARY = 97
 LAYERS, HEADS, HEAD_SIZE = 2, 2, 16
 HIDDEN = HEADS * HEAD_SIZE
 KERNEL = 4
 ACTIONS, ACTION_SIZE, STEPS = 5, 7, 10
 WINDOW = 128
+Caches: TypeAlias = Mapping[str, tuple[Dim, ...]]  # shape without the batch, by a name with a place for the layer
 
 
 def build_tiny_state_space(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
@@ -24,20 +27,9 @@ def build_tiny_state_space(*, seed: int = 0, batch: Dim = "batch") -> onnx.Model
 
     It is a Mamba-like layer (Gu and Dao 2023, arXiv:2312.00752), with the recurrence of ONNX Runtime's LinearAttention.
     """
-    builder = GraphBuilder("tiny-state-space", seed=seed)
-    inputs: dict[str, Spec] = {"input_ids": (INT64, (batch, "seq"))}
-    outputs: dict[str, Spec] = {"logits": (FLOAT, (batch, "seq", VOCABULARY))}
-    shapes: dict[str, tuple[Dim, ...]] = {
-        "conv_states": (batch, HIDDEN, KERNEL - 1),
-        "recurrent_states": (batch, HEADS, HEAD_SIZE, HEAD_SIZE),
-    }
-    x = _embedded(builder)
-    for layer in range(LAYERS):
-        x = _state_layer(builder, x, layer)
-        inputs |= {f"past_{name}.{layer}": (FLOAT, shape) for name, shape in shapes.items()}
-        outputs |= {f"present_{name}.{layer}": (FLOAT, shape) for name, shape in shapes.items()}
-    _logits(builder, x)
-    return builder.model(inputs, outputs, opset=OPSET, domains={"com.microsoft": 1})
+    shapes = {"conv_states": (HIDDEN, KERNEL - 1), "recurrent_states": (HEADS, HEAD_SIZE, HEAD_SIZE)}
+    past, present = ({f"{time}_{name}.{{}}": shape for name, shape in shapes.items()} for time in ("past", "present"))
+    return _language_model("tiny-state-space", seed, batch, _state_layer, past, present, MICROSOFT_1)
 
 
 def build_tiny_speech_decoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
@@ -46,30 +38,49 @@ def build_tiny_speech_decoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.Mo
     The cross cache is an input alone: no call changes it. The form is that of Whisper's decoder with a past (Radford et
     al. 2022, arXiv:2212.04356), as optimum names it.
     """
-    builder = GraphBuilder("tiny-speech-decoder", seed=seed)
+    past: Caches = {
+        f"past_key_values.{{}}.{side}.{part}": (HEADS, length, HEAD_SIZE)
+        for part in PARTS
+        for side, length in (("decoder", "past"), ("encoder", "frames"))
+    }
+    present: Caches = {f"present.{{}}.decoder.{part}": (HEADS, "past + seq", HEAD_SIZE) for part in PARTS}
+    return _language_model("tiny-speech-decoder", seed, batch, _speech_layer, past, present, MICROSOFT_1)
+
+
+def build_tiny_rolling_decoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
+    """A decoder of 2 layers, each of whose tokens attends a window: the cache holds its last tokens, and no others.
+
+    The window is that of Mistral 7B in small (Jiang et al. 2023, arXiv:2310.06825, section 2). A prompt that is longer
+    than the window attends all of it at once.
+    """
+    past: Caches = {f"past_key_values.{{}}.{part}": ("past", HIDDEN) for part in PARTS}
+    present: Caches = {f"present.{{}}.{part}": ("present", HIDDEN) for part in PARTS}
+    return _language_model("tiny-rolling-decoder", seed, batch, _rolling_layer, past, present)
+
+
+def _language_model(
+    name: str,
+    seed: int,
+    batch: Dim,
+    add_layer: Callable[[GraphBuilder, str, int], str],
+    past: Caches,
+    present: Caches,
+    domains: dict[str, int] | None = None,
+) -> onnx.ModelProto:
+    """A model from token ids to logits, each of whose layers takes and returns these caches."""
+    builder = GraphBuilder(name, seed=seed)
     inputs: dict[str, Spec] = {"input_ids": (INT64, (batch, "seq"))}
     outputs: dict[str, Spec] = {"logits": (FLOAT, (batch, "seq", VOCABULARY))}
-    x = _embedded(builder)
-    for layer in range(LAYERS):
-        x = _speech_layer(builder, x, layer)
-        for part in ("key", "value"):
-            cache = f"past_key_values.{layer}"
-            inputs[f"{cache}.decoder.{part}"] = FLOAT, (batch, HEADS, "past", HEAD_SIZE)
-            inputs[f"{cache}.encoder.{part}"] = FLOAT, (batch, HEADS, "frames", HEAD_SIZE)
-            outputs[f"present.{layer}.decoder.{part}"] = FLOAT, (batch, HEADS, "past + seq", HEAD_SIZE)
-    _logits(builder, x)
-    return builder.model(inputs, outputs, opset=OPSET, domains={"com.microsoft": 1})
-
-
-def _embedded(builder: GraphBuilder) -> str:
     table = builder.normal("embed_tokens.weight", (VOCABULARY, HIDDEN))
-    return builder.node("Gather", [table, "input_ids"], "embed_tokens", axis=0)
-
-
-def _logits(builder: GraphBuilder, x: str) -> None:
+    x = builder.node("Gather", [table, "input_ids"], "embed_tokens", axis=0)
+    for layer in range(LAYERS):
+        x = add_layer(builder, x, layer)
+        inputs |= {cache.format(layer): (FLOAT, (batch, *shape)) for cache, shape in past.items()}
+        outputs |= {cache.format(layer): (FLOAT, (batch, *shape)) for cache, shape in present.items()}
     normed = layer_norm(builder, x, "norm", HIDDEN, 1e-5)
     weight = builder.normal("lm_head.weight", (HIDDEN, VOCABULARY), 1 / HIDDEN)
     builder.node("MatMul", [normed, weight], "lm_head", output="logits")
+    return builder.model(inputs, outputs, opset=OPSET, domains=domains)
 
 
 def _state_layer(builder: GraphBuilder, x: str, layer: int) -> str:
@@ -95,8 +106,8 @@ def _speech_layer(builder: GraphBuilder, x: str, layer: int) -> str:
     path, cache = f"layers.{layer}", f"past_key_values.{layer}"
     normed = layer_norm(builder, x, f"{path}/self_norm", HIDDEN, 1e-5)
     parts = [builder.linear(normed, f"{path}/self/{name}", HIDDEN, HIDDEN) for name in ("q", "k", "v")]
-    past = [f"{cache}.decoder.{part}" for part in ("key", "value")]
-    names = [f"/{path}/self/output_0", *(f"present.{layer}.decoder.{part}" for part in ("key", "value"))]
+    past = [f"{cache}.decoder.{part}" for part in PARTS]
+    names = [f"/{path}/self/output_0", *(f"present.{layer}.decoder.{part}" for part in PARTS)]
     heads: dict[str, Any] = {"num_heads": HEADS, **MICROSOFT}
     y, *_ = builder.multi_node(
         "MultiHeadAttention", [*parts, "", "", "", *past], f"{path}/self", names, unidirectional=1, **heads
@@ -104,7 +115,7 @@ def _speech_layer(builder: GraphBuilder, x: str, layer: int) -> str:
     x = builder.node("Add", [x, builder.linear(y, f"{path}/self/out", HIDDEN, HIDDEN)], path)
     normed = layer_norm(builder, x, f"{path}/cross_norm", HIDDEN, 1e-5)
     query = builder.linear(normed, f"{path}/cross/q", HIDDEN, HIDDEN)
-    frames = [f"{cache}.encoder.{part}" for part in ("key", "value")]
+    frames = [f"{cache}.encoder.{part}" for part in PARTS]
     y = builder.node("MultiHeadAttention", [query, *frames], f"{path}/cross", **heads)
     return builder.node("Add", [x, builder.linear(y, f"{path}/cross/out", HIDDEN, HIDDEN)], path)
 
@@ -124,45 +135,26 @@ def build_tiny_action_expert(*, seed: int = 0, batch: Dim = "batch") -> onnx.Mod
     for layer in range(LAYERS):
         x = _expert_layer(builder, x, layer)
         cache = f"past_key_values.{layer}"
-        inputs |= {f"{cache}.{part}": (FLOAT, (batch, HEADS, "prefix", HEAD_SIZE)) for part in ("key", "value")}
+        inputs |= {f"{cache}.{part}": (FLOAT, (batch, HEADS, "prefix", HEAD_SIZE)) for part in PARTS}
     velocity = builder.linear(layer_norm(builder, x, "norm", HIDDEN, 1e-5), "action_out", HIDDEN, ACTION_SIZE)
     step = builder.constant("step", 1 / STEPS, np.float32)
     moved = builder.node("Mul", [velocity, step], "step")
     builder.node("Add", ["actions", moved], "step", output="next_actions")
     builder.node("Add", ["time", step], "step", output="next_time")
-    return builder.model(inputs, outputs, opset=OPSET, domains={"com.microsoft": 1})
+    return builder.model(inputs, outputs, opset=OPSET, domains=MICROSOFT_1)
 
 
 def _expert_layer(builder: GraphBuilder, x: str, layer: int) -> str:
     path, cache = f"layers.{layer}", f"past_key_values.{layer}"
     normed = layer_norm(builder, x, f"{path}/norm", HIDDEN, 1e-5)
     parts = [builder.linear(normed, f"{path}/{name}", HIDDEN, HIDDEN) for name in ("q", "k", "v")]
-    past = [f"{cache}.{part}" for part in ("key", "value")]
-    names = [f"/{path}/attention/output_0", *(f"/{path}/attention/{part}" for part in ("key", "value"))]
+    past = [f"{cache}.{part}" for part in PARTS]
+    names = [f"/{path}/attention/output_0", *(f"/{path}/attention/{part}" for part in PARTS)]
     heads: dict[str, Any] = {"num_heads": HEADS, **MICROSOFT}
     operands = [*parts, "", "", "", *past]
     y, *_ = builder.multi_node("MultiHeadAttention", operands, f"{path}/attention", names, **heads)
     x = builder.node("Add", [x, builder.linear(y, f"{path}/out", HIDDEN, HIDDEN)], path)
     return builder.node("Add", [x, builder.linear(x, f"{path}/mlp", HIDDEN, HIDDEN)], path)
-
-
-def build_tiny_rolling_decoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """A decoder of 2 layers, each of whose tokens attends a window: the cache holds its last tokens, and no others.
-
-    The window is that of Mistral 7B in small (Jiang et al. 2023, arXiv:2310.06825, section 2). A prompt that is longer
-    than the window attends all of it at once.
-    """
-    builder = GraphBuilder("tiny-rolling-decoder", seed=seed)
-    inputs: dict[str, Spec] = {"input_ids": (INT64, (batch, "seq"))}
-    outputs: dict[str, Spec] = {"logits": (FLOAT, (batch, "seq", VOCABULARY))}
-    x = _embedded(builder)
-    for layer in range(LAYERS):
-        x = _rolling_layer(builder, x, layer)
-        for part in ("key", "value"):
-            inputs[f"past_key_values.{layer}.{part}"] = FLOAT, (batch, "past", HIDDEN)
-            outputs[f"present.{layer}.{part}"] = FLOAT, (batch, "present", HIDDEN)
-    _logits(builder, x)
-    return builder.model(inputs, outputs, opset=OPSET)
 
 
 def _rolling_layer(builder: GraphBuilder, x: str, layer: int) -> str:
@@ -171,7 +163,7 @@ def _rolling_layer(builder: GraphBuilder, x: str, layer: int) -> str:
     query, *parts = (builder.linear(normed, f"{path}/{name}", HIDDEN, HIDDEN) for name in ("q", "k", "v"))
     first, last, axis = (builder.constant(path, [number]) for number in (-WINDOW, np.iinfo(np.int64).max, 1))
     whole = []
-    for part, new in zip(("key", "value"), parts, strict=True):
+    for part, new in zip(PARTS, parts, strict=True):
         together = builder.node("Concat", [f"past_key_values.{layer}.{part}", new], f"{path}/{part}", axis=1)
         builder.node("Slice", [together, first, last, axis], f"{path}/{part}", output=f"present.{layer}.{part}")
         whole.append(together)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformers.parts import OPSET, size_of
+from models.transformers.parts import OPSET, size_of, unsqueeze
 
 FEATURES, HIDDEN, LABELS = 13, 7, 5
 DIRECTIONS = 2
@@ -64,6 +64,6 @@ def _layer(builder: GraphBuilder, op_type: str, x: str, width: int, path: str, a
 def _zero_state(builder: GraphBuilder, path: str) -> str:
     """Zeros of (directions, batch, hidden), the batch read from the input."""
     zero = builder.constant(path, np.zeros((1, 1, 1)), np.float32)
-    count = builder.node("Unsqueeze", [size_of(builder, "input", 1, path), builder.constant(path, [0])], path)
+    count = unsqueeze(builder, size_of(builder, "input", 1, path), path)
     sizes = [builder.constant(path, [DIRECTIONS]), count, builder.constant(path, [HIDDEN])]
     return builder.node("Expand", [zero, builder.node("Concat", sizes, path, axis=0)], path)

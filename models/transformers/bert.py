@@ -8,25 +8,15 @@ BERT-base without the pooler has 108,891,648 parameters. Over weights and attent
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, INT64, Dim, GraphBuilder, Spec
-from models.transformers.parts import OPSET, feed_forward, layer_norm, reshape, size_of
+from models.transformers.parts import OPSET, feed_forward, layer_norm, reshape, size_of, unsqueeze
 
 EPSILON = 1e-12
 SEGMENTS = 2
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    width: int
-    heads: int
-    feed: int
-    vocabulary: int
-    positions: int
 
 
 def build_bert(
@@ -43,12 +33,17 @@ def build_bert(
     has_weights: bool = True,
 ) -> onnx.ModelProto:
     """BERT-base with random weights: int64 ids, mask and segments (batch, seq) to float32 (batch, seq, 768)."""
-    sizes = _Sizes(width, heads, feed, vocabulary, positions)
     builder = GraphBuilder("bert", seed=seed, has_weights=has_weights)
-    x, mask = _embed(builder, sizes), _mask(builder)
+    x, mask = _embed(builder, width, vocabulary, positions), _mask(builder)
     for layer in range(layers):
-        last = layer == layers - 1
-        x = _layer(builder, x, mask, f"encoder/layer.{layer}", sizes, output="last_hidden_state" if last else None)
+        path, output = f"encoder/layer.{layer}", "last_hidden_state" if layer == layers - 1 else None
+        y = _attention(builder, x, mask, f"{path}/attention/self", width, heads)
+        y = builder.linear(y, f"{path}/attention/output/dense", width, width)
+        y = builder.node("Add", [y, x], f"{path}/attention/output")
+        x = layer_norm(builder, y, f"{path}/attention/output/LayerNorm", width, EPSILON)
+        paths = (f"{path}/intermediate/dense", f"{path}/intermediate/intermediate_act_fn", f"{path}/output/dense")
+        y = builder.node("Add", [feed_forward(builder, x, paths, width, feed), x], f"{path}/output")
+        x = layer_norm(builder, y, f"{path}/output/LayerNorm", width, EPSILON, output=output)
     inputs: dict[str, Spec] = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (INT64, (batch, seq)))
     return builder.model(inputs, {"last_hidden_state": (FLOAT, (batch, seq, width))}, opset=OPSET)
 
@@ -60,16 +55,15 @@ def build_tiny_bert(*, seed: int = 0, batch: Dim = "batch", seq: Dim = "seq") ->
     )
 
 
-def _embed(builder: GraphBuilder, sizes: _Sizes) -> str:
+def _embed(builder: GraphBuilder, width: int, vocabulary: int, positions: int) -> str:
     """Words, segments and positions, each looked up, added and normalized."""
     path = "embeddings"
     tables = {
-        name: builder.normal(f"{path}.{name}_embeddings.weight", (rows, sizes.width))
-        for name, rows in (("word", sizes.vocabulary), ("position", sizes.positions), ("token_type", SEGMENTS))
+        name: builder.normal(f"{path}.{name}_embeddings.weight", (rows, width))
+        for name, rows in (("word", vocabulary), ("position", positions), ("token_type", SEGMENTS))
     }
-    every = builder.weight(f"{path}.position_ids", np.arange(sizes.positions, dtype=np.int64)[None])
-    length = size_of(builder, "input_ids", 1, path)
-    end = builder.node("Unsqueeze", [length, builder.constant(path, [0])], path)
+    every = builder.weight(f"{path}.position_ids", np.arange(positions, dtype=np.int64)[None])
+    end = unsqueeze(builder, size_of(builder, "input_ids", 1, path), path)
     first, axis, step = (builder.constant(path, [value]) for value in (0, 1, 1))
     ids = builder.node("Slice", [every, first, end, axis, step], path)
     words, segments, places = (
@@ -77,7 +71,7 @@ def _embed(builder: GraphBuilder, sizes: _Sizes) -> str:
         for name, indices in (("word", "input_ids"), ("token_type", "token_type_ids"), ("position", ids))
     )
     x = builder.node("Add", [builder.node("Add", [words, segments], path), places], path)
-    return layer_norm(builder, x, f"{path}/LayerNorm", sizes.width, EPSILON)
+    return layer_norm(builder, x, f"{path}/LayerNorm", width, EPSILON)
 
 
 def _mask(builder: GraphBuilder) -> str:
@@ -90,32 +84,20 @@ def _mask(builder: GraphBuilder) -> str:
     return builder.node("Mul", [x, builder.constant("", np.finfo(np.float32).min, np.float32)], "")
 
 
-def _layer(builder: GraphBuilder, x: str, mask: str, path: str, sizes: _Sizes, *, output: str | None) -> str:
-    """Attention and feed-forward net; each is added to its input and then normalized."""
-    context = _attention(builder, x, mask, f"{path}/attention/self", sizes)
-    y = builder.linear(context, f"{path}/attention/output/dense", sizes.width, sizes.width)
-    y = builder.node("Add", [y, x], f"{path}/attention/output")
-    x = layer_norm(builder, y, f"{path}/attention/output/LayerNorm", sizes.width, EPSILON)
-    paths = (f"{path}/intermediate/dense", f"{path}/intermediate/intermediate_act_fn", f"{path}/output/dense")
-    y = feed_forward(builder, x, paths, sizes.width, sizes.feed)
-    y = builder.node("Add", [y, x], f"{path}/output")
-    return layer_norm(builder, y, f"{path}/output/LayerNorm", sizes.width, EPSILON, output=output)
-
-
-def _attention(builder: GraphBuilder, x: str, mask: str, path: str, sizes: _Sizes) -> str:
+def _attention(builder: GraphBuilder, x: str, mask: str, path: str, width: int, heads: int) -> str:
     """softmax(Q·Kᵀ / √d + mask)·V over heads (Vaswani et al. 2017, arXiv:1706.03762, eq. 1)."""
-    size = sizes.width // sizes.heads
-    heads = {}
+    size = width // heads
+    parts = {}
     # K is turned once more than Q and V: (batch, heads, size, seq).
     for name, order in {"query": [0, 2, 1, 3], "key": [0, 2, 3, 1], "value": [0, 2, 1, 3]}.items():
-        y = builder.linear(x, f"{path}/{name}", sizes.width, sizes.width)
+        y = builder.linear(x, f"{path}/{name}", width, width)
         batch, seq = (size_of(builder, y, axis, path) for axis in (0, 1))
-        y = reshape(builder, y, [batch, seq, sizes.heads, size], path)
-        heads[name] = builder.node("Transpose", [y], path, perm=order)
-    scores = builder.node("MatMul", [heads["query"], heads["key"]], path)
+        y = reshape(builder, y, [batch, seq, heads, size], path)
+        parts[name] = builder.node("Transpose", [y], path, perm=order)
+    scores = builder.node("MatMul", [parts["query"], parts["key"]], path)
     scores = builder.node("Div", [scores, builder.constant(path, math.sqrt(size), np.float32)], path)
     weights = builder.node("Softmax", [builder.node("Add", [scores, mask], path)], path, axis=-1)
-    y = builder.node("MatMul", [weights, heads["value"]], path)
+    y = builder.node("MatMul", [weights, parts["value"]], path)
     y = builder.node("Transpose", [y], path, perm=[0, 2, 1, 3])
     batch, seq = (size_of(builder, y, axis, path) for axis in (0, 1))
-    return reshape(builder, y, [batch, seq, sizes.width], path)
+    return reshape(builder, y, [batch, seq, width], path)

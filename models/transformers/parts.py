@@ -60,10 +60,10 @@ def size_of(builder: GraphBuilder, x: str, axis: int, path: str) -> str:
 def reshape(builder: GraphBuilder, x: str, sizes: Sequence[int | str], path: str) -> str:
     """Reshape to numbers and scalar tensors: an Unsqueeze for each, and a Concat of them."""
     parts = [
-        builder.constant(path, [size]) if isinstance(size, int) else _unsqueeze(builder, size, path) for size in sizes
+        builder.constant(path, [size]) if isinstance(size, int) else unsqueeze(builder, size, path) for size in sizes
     ]
     return builder.node("Reshape", [x, builder.node("Concat", parts, path, axis=0)], path)
 
 
-def _unsqueeze(builder: GraphBuilder, size: str, path: str) -> str:
+def unsqueeze(builder: GraphBuilder, size: str, path: str) -> str:
     return builder.node("Unsqueeze", [size, builder.constant(path, [0])], path)

@@ -40,18 +40,26 @@ def build_vision_encoder(
     """SigLIP base at 512x512 and a connector, random weights: (batch, 3, 512, 512) to (batch, 64, 960)."""
     builder = GraphBuilder("vision_encoder", seed=seed)
     side = image // patch
-    x = _embed(builder, side * side, patch, width)
+    x = patch_rows(builder, "embeddings", "patch_embedding", side * side, patch, width)
+    positions = builder.random.normal(0, 0.5, (1, side * side, width)).astype(np.float32)
+    x = builder.node("Add", [x, builder.weight("embeddings.position_embedding.weight", positions)], "embeddings")
     for layer in range(depth):
         path = f"encoder/layers.{layer}"
         normed = layer_norm(builder, x, f"{path}/layer_norm1", width, EPSILON)
         x = builder.node("Add", [x, _attention(builder, normed, f"{path}/self_attn", width, heads)], path)
-        normed = layer_norm(builder, x, f"{path}/layer_norm2", width, EPSILON)
-        x = builder.node("Add", [x, _feed_forward(builder, normed, f"{path}/mlp", width, feed)], path)
+        y = builder.linear(
+            layer_norm(builder, x, f"{path}/layer_norm2", width, EPSILON), f"{path}/mlp/fc1", width, feed
+        )
+        y = _tanh_gelu(builder, y, f"{path}/mlp/activation_fn")
+        y = builder.linear(y, f"{path}/mlp/fc2", feed, width, variance=BRANCH_VARIANCE)
+        x = builder.node("Add", [x, y], path)
     x = layer_norm(builder, x, "post_layernorm", width, EPSILON)
     x = _pixel_shuffle(builder, x, "connector", side, width, shuffle)
-    _project(builder, x, "connector/modality_projection/proj", width * shuffle**2, text_width)
+    wide, rows = width * shuffle**2, (side // shuffle) ** 2
+    values = builder.random.standard_normal((wide, text_width), dtype=np.float32) * np.float32(wide**-0.5)
+    projection = builder.weight("connector.proj.weight", values)
+    builder.node("MatMul", [x, projection], "connector/modality_projection/proj", output="output")
     inputs = {"input": (FLOAT, (batch, 3, image, image))}
-    rows = (side // shuffle) ** 2
     return builder.model(inputs, {"output": (FLOAT, (batch, rows, text_width))}, opset=OPSET)
 
 
@@ -60,13 +68,6 @@ def build_tiny_vision_encoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.Mo
     return build_vision_encoder(
         seed=seed, batch=batch, image=30, patch=5, depth=2, width=21, heads=3, feed=37, shuffle=2, text_width=13
     )
-
-
-def _embed(builder: GraphBuilder, tokens: int, patch: int, width: int) -> str:
-    path = "embeddings"
-    x = patch_rows(builder, path, "patch_embedding", tokens, patch, width)
-    positions = builder.random.normal(0, 0.5, (1, tokens, width)).astype(np.float32)
-    return builder.node("Add", [x, builder.weight(f"{path}.position_embedding.weight", positions)], path)
 
 
 def _attention(builder: GraphBuilder, x: str, path: str, width: int, heads: int) -> str:
@@ -84,11 +85,6 @@ def _attention(builder: GraphBuilder, x: str, path: str, width: int, heads: int)
     y = builder.node("Transpose", [y], path, perm=[0, 2, 1, 3])
     y = reshape(builder, y, [batch, tokens, width], path)
     return builder.linear(y, f"{path}/out_proj", width, width, variance=BRANCH_VARIANCE)
-
-
-def _feed_forward(builder: GraphBuilder, x: str, path: str, width: int, feed: int) -> str:
-    y = _tanh_gelu(builder, builder.linear(x, f"{path}/fc1", width, feed), f"{path}/activation_fn")
-    return builder.linear(y, f"{path}/fc2", feed, width, variance=BRANCH_VARIANCE)
 
 
 def _tanh_gelu(builder: GraphBuilder, x: str, path: str) -> str:
@@ -111,8 +107,3 @@ def _pixel_shuffle(builder: GraphBuilder, x: str, path: str, side: int, width: i
     x = reshape(builder, x, [batch, fewer, fewer, width * factor**2], path)
     x = builder.node("Transpose", [x], path, perm=[0, 2, 1, 3])
     return reshape(builder, x, [batch, fewer * fewer, width * factor**2], path)
-
-
-def _project(builder: GraphBuilder, x: str, path: str, width: int, text_width: int) -> None:
-    values = builder.random.standard_normal((width, text_width), dtype=np.float32) * np.float32(width**-0.5)
-    builder.node("MatMul", [x, builder.weight("connector.proj.weight", values)], path, output="output")

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformers.parts import OPSET, feed_forward, layer_norm, patch_rows, reshape, size_of
+from models.transformers.parts import OPSET, feed_forward, layer_norm, patch_rows, reshape, size_of, unsqueeze
 
 EPSILON = 1e-6
 # Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
@@ -65,8 +65,7 @@ def _embed(builder: GraphBuilder, image: int, patch: int, width: int) -> str:
 
 def _repeated(builder: GraphBuilder, token: str, like: str) -> str:
     """``token.expand(batch, -1, -1)``: the exporter turns every -1 into 1 where it runs, by Equal and Where."""
-    count = size_of(builder, like, 0, "")
-    count = builder.node("Unsqueeze", [count, builder.constant("", [0])], "")
+    count = unsqueeze(builder, size_of(builder, like, 0, ""), "")
     sizes = builder.node("Concat", [count, builder.constant("", [-1]), builder.constant("", [-1])], "", axis=0)
     ones = builder.node(
         "ConstantOfShape", [builder.constant("", [3])], "", value=onnx.numpy_helper.from_array(np.ones(1, np.int64))
