@@ -112,12 +112,8 @@ def build_dag(
         if producer and consumer:
             graph.add_edge(producer, consumer)
     latency_ps = {node: round(value * PICOSECONDS_PER_US) for node, value in latency_us.items()}
-    return Dag(latency_ps, graph, _topological_order(graph, edges_from))
-
-
-def _topological_order(graph: nx.DiGraph[str], edges_from: object) -> tuple[str, ...]:
     try:
-        return tuple(nx.topological_sort(graph))
+        return Dag(latency_ps, graph, tuple(nx.topological_sort(graph)))
     except nx.NetworkXUnfeasible:
         cycle = [edge[0] for edge in nx.find_cycle(graph)]
         shown = " -> ".join([*cycle[:4], *(["…"] if len(cycle) > 4 else []), cycle[0]])
@@ -146,7 +142,10 @@ def schedule(dag: Dag) -> dict[str, NodeTimes]:
     The latest start keeps the span: a node must have finished when the first of its consumers must start. The slack is
     how late a node may start without delaying the last result.
     """
-    latest = _latest_start(dag)
+    latest: dict[str, int] = {}
+    for node in reversed(dag.order):
+        must_finish = min((latest[consumer] for consumer in dag.graph.successors(node)), default=dag.span_ps)
+        latest[node] = must_finish - dag.latency_ps[node]
     times, clock = {}, 0
     for node, latency in dag.latency_ps.items():
         finish = dag.finish_ps[node]
@@ -155,14 +154,6 @@ def schedule(dag: Dag) -> dict[str, NodeTimes]:
         times[node] = NodeTimes(*map(to_us, instants))
         clock += latency
     return times
-
-
-def _latest_start(dag: Dag) -> dict[str, int]:
-    latest: dict[str, int] = {}
-    for node in reversed(dag.order):
-        must_finish = min((latest[consumer] for consumer in dag.graph.successors(node)), default=dag.span_ps)
-        latest[node] = must_finish - dag.latency_ps[node]
-    return latest
 
 
 def to_us(picoseconds: int) -> float:

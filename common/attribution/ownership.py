@@ -10,8 +10,8 @@ from common.attribution.match import Match, match_nodes
 from common.attribution.precision_casts import gives_back
 from common.graphs.graph import Graph, Node, operands
 from common.graphs.operators import CONTRACTIONS
-from common.graphs.source_graph import EdgeBytes, SourceGraph, build
-from common.table_rows import NodeMapRow
+from common.graphs.source_graph import SourceGraph, build
+from common.table_rows import NodeMapRow, OpEdgesRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,20 @@ def owners(source: Graph, executed: Graph) -> Attribution:
 
 
 def _without_bytes(source: Graph) -> SourceGraph:
-    flows = [EdgeBytes(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
-    return build(((node.name, node.op_type) for node in source.nodes), flows)
+    edges: list[OpEdgesRow] = [
+        {
+            "tensor": edge.tensor,
+            "producer": edge.producer,
+            "consumer": edge.consumer,
+            "tensor_kind": source.tensors[edge.tensor].kind,
+            "dtype": "",
+            "tensor_bytes": None,
+            "read_bytes": None,
+            "written_bytes": None,
+        }
+        for edge in source.edges()
+    ]
+    return build({node.name: node.op_type for node in source.nodes}, edges)
 
 
 # --- nodes that the runtime inserted: changes of layout or precision, copies -----------------------------------------

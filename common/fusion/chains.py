@@ -54,14 +54,12 @@ def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Cha
             continue
         # A node behind the head adds the result to something else: the window does not slide over it.
         is_read_by_head = graph.position[reader.name] <= graph.position[groups[after].heads[0]]
-        fits = (stage.images, stage.out_rows, stage.out_row_elements) == _input_extents(stages[after])
+        read = stages[after]
+        taken = (read.images, read.in_rows, read.in_row_elements)
+        fits = (stage.images, stage.out_rows, stage.out_row_elements) == taken
         if is_read_by_head and fits and FAMILY.get(groups[index].kind) == FAMILY.get(groups[after].kind, ""):
             links[index] = after
     return links
-
-
-def _input_extents(stage: ChainStage) -> tuple[int, int, int]:
-    return stage.images, stage.in_rows, stage.in_row_elements
 
 
 # Positions of a band: enough to fill the rows of an array.

@@ -6,8 +6,9 @@ chip. No path leaves a group and comes back. Each step visits a node and its ten
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from common.fusion.patterns import (
     HEADS,
@@ -70,22 +71,22 @@ class _Grower:
         seed.nodes.append(node.name)
         seed.tail = node.outputs[0] if len(node.outputs) == 1 else ""
 
-    def take_epilogue(self, seed: _Seed) -> None:
-        """Take the point-wise nodes that follow and read nothing else."""
-        while seed.tail and (region := epilogue(self.graph, seed.tail)):
-            if any(name in self.owner for name in region):
-                return
+    def plant_kernel(self, kind: GroupKind, nodes: tuple[str, ...]) -> None:
+        """Start a group of a kernel that its first node heads, with what it reads through and its epilogue."""
+        self.extend(self.plant(kind, nodes[:1], nodes))
+
+    def extend(self, seed: _Seed) -> None:
+        self.take_prologue(seed, READ_AS)
+        self.take_regions(seed, partial(epilogue, self.graph))
+
+    def take_regions(self, seed: _Seed, region_behind: Callable[[str], tuple[str, ...]]) -> None:
+        """Take the nodes that follow, region by region."""
+        while seed.tail and (region := region_behind(seed.tail)) and not self.has_any(region):
             for name in region:
                 self.take(seed, self.graph.nodes[name])
 
-    def take_pointwise(self, seed: _Seed) -> None:
-        """Take the point-wise nodes that follow; they may also read the operands of the group."""
-        free = self.graph.variables(self.graph.nodes[seed.heads[0]])
-        while seed.tail and (region := closed_region(self.graph, seed.tail, POINTWISE, free)):
-            if any(name in self.owner for name in region):
-                return
-            for name in region:
-                self.take(seed, self.graph.nodes[name])
+    def has_any(self, nodes: Iterable[str]) -> bool:
+        return any(name in self.owner for name in nodes)
 
     def take_transposes(self, seed: _Seed) -> None:
         """Take the transposes that follow: attention writes its heads in any order."""
@@ -100,21 +101,18 @@ class _Grower:
         while pending:
             for tensor in self.graph.nodes[pending.pop()].inputs:
                 node = self.graph.nodes.get(self.graph.producer.get(tensor, ""))
-                if node is None or node.name in self.owner or not self._is_prologue(seed, node, tensor, allowed):
-                    continue
-                self.owner[node.name] = seed
-                seed.nodes.append(node.name)
-                pending.append(node.name)
-
-    def _is_prologue(self, seed: _Seed, node: Node, tensor: str, allowed: frozenset[str]) -> bool:
-        readers = self.graph.consumers[tensor]
-        return (
-            node.op_type in allowed
-            and len(node.outputs) == 1
-            and len(self.graph.variables(node)) <= 1
-            and tensor not in self.graph.returned
-            and all(self.owner.get(reader) is seed for reader in readers)
-        )
+                if (
+                    node is not None
+                    and node.name not in self.owner
+                    and node.op_type in allowed
+                    and len(node.outputs) == 1
+                    and len(self.graph.variables(node)) <= 1
+                    and tensor not in self.graph.returned
+                    and all(self.owner.get(reader) is seed for reader in self.graph.consumers[tensor])
+                ):
+                    self.owner[node.name] = seed
+                    seed.nodes.append(node.name)
+                    pending.append(node.name)
 
 
 def fuse(graph: SourceGraph) -> tuple[Group, ...]:
@@ -149,19 +147,16 @@ def _finished(graph: SourceGraph, seed: _Seed) -> Group:
 def _plant_attention(grower: _Grower) -> None:
     for name, node in grower.graph.nodes.items():
         chain = attention_chain(grower.graph, node)
-        if not chain or any(member in grower.owner for member in chain):
-            continue
-        seed = grower.plant("attention", (name, chain[-1]), chain)
-        grower.take_prologue(seed, READ_AS_BY_ATTENTION)
-        grower.take_transposes(seed)
+        if chain and not grower.has_any(chain):
+            seed = grower.plant("attention", (name, chain[-1]), chain)
+            grower.take_prologue(seed, READ_AS_BY_ATTENTION)
+            grower.take_transposes(seed)
 
 
 def _plant_heads(grower: _Grower) -> None:
     for name, node in grower.graph.nodes.items():
         if node.op_type in HEADS and name not in grower.owner:
-            seed = grower.plant(HEADS[node.op_type], (name,), (name,))
-            grower.take_prologue(seed, READ_AS)
-            grower.take_epilogue(seed)
+            grower.plant_kernel(HEADS[node.op_type], (name,))
 
 
 def _join_residuals(grower: _Grower) -> None:
@@ -177,8 +172,7 @@ def _join_residuals(grower: _Grower) -> None:
             seed = max(open_to_join, key=lambda candidate: graph.position[candidate.heads[0]])
             seed.has_residual = True
             grower.take(seed, node)
-            grower.take_prologue(seed, READ_AS)
-            grower.take_epilogue(seed)
+            grower.extend(seed)
 
 
 def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
@@ -205,19 +199,15 @@ def _plant_rows(grower: _Grower) -> None:
         nodes: tuple[str, ...] = (node.name,) if node.op_type in ROWS else ()
         if node.op_type in ROW_REDUCTIONS and len(graph.variables(node)) == 1:
             nodes = row_region(graph, node) or (node.name,)
-        if nodes and not any(member in grower.owner for member in nodes):
-            seed = grower.plant("rowwise", (nodes[0],), nodes)
-            grower.take_prologue(seed, READ_AS)
-            grower.take_epilogue(seed)
+        if nodes and not grower.has_any(nodes):
+            grower.plant_kernel("rowwise", nodes)
 
 
 def _plant_pools(grower: _Grower) -> None:
     graph = grower.graph
     for name, node in graph.nodes.items():
         if node.op_type in POOLS and name not in grower.owner and not graph.is_free(name):
-            seed = grower.plant("pool", (name,), (name,))
-            grower.take_prologue(seed, READ_AS)
-            grower.take_epilogue(seed)
+            grower.plant_kernel("pool", (name,))
 
 
 def _plant_pointwise(grower: _Grower) -> None:
@@ -227,7 +217,8 @@ def _plant_pointwise(grower: _Grower) -> None:
         if node.op_type in POINTWISE and _is_loose(grower, node):
             seed = grower.plant("pointwise", (node.name,), (node.name,))
             grower.take_prologue(seed, READ_AS)
-            grower.take_pointwise(seed)
+            free = graph.variables(node)  # the region may also read the operands of the group
+            grower.take_regions(seed, partial(closed_region, graph, allowed=POINTWISE, free=free))
             if is_gelu(graph.nodes[member].op_type for member in seed.nodes):
                 seed.kind = "rowwise"
     # Nodes that only change how values are read come last: every group that could read through them has taken them.

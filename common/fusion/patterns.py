@@ -8,6 +8,7 @@ al. 2022 (arXiv:2205.14135).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import inf
 from typing import Literal
 
 from common.graphs.graph import Node
@@ -56,21 +57,16 @@ MOST_POINTWISE_NODES = 12
 MOST_MASK_NODES = 10  # scale and mask, each with a pair of nodes that quantizes it
 
 
-def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
-    """Return the fewest point-wise nodes that include every reader of ``tensor`` and have one result.
+def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
+    """Return the point-wise region behind a tensor, also behind a tensor that is quantized in between.
 
     Examples are Relu alone, Sigmoid and Mul (SiLU), or the five nodes of an erf-GELU. Other operands are constants.
     There is none where another node reads the tensor too, or the graph returns it.
     """
-    return closed_region(graph, tensor, POINTWISE)
-
-
-def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
-    """Return the point-wise region behind a tensor, also behind a tensor that is quantized in between."""
     reader = graph.sole_reader(tensor)
     if reader is None or reader.op_type not in READ_AS or len(reader.outputs) != 1:
-        return pointwise_region(graph, tensor)
-    region = pointwise_region(graph, reader.outputs[0])
+        return closed_region(graph, tensor, POINTWISE)
+    region = closed_region(graph, reader.outputs[0], POINTWISE)
     return (reader.name, *region) if region else ()
 
 
@@ -144,20 +140,16 @@ def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     """Return the nodes of QKᵀ, scale and mask, softmax and PV from ``scores`` on; empty where it is no attention."""
     if scores.op_type not in ATTENTION_PRODUCTS or len(graph.variables(scores)) < 2:
         return ()
-    chain, node = [scores], _next(graph, scores)
-    while node is not None and node.op_type in SCALE_AND_MASK and len(chain) <= MOST_MASK_NODES:
+    chain = [scores]
+    for between, most, end in ((SCALE_AND_MASK, MOST_MASK_NODES, SOFTMAX), (AFTER_SOFTMAX, inf, ATTENTION_PRODUCTS)):
+        node = _next(graph, chain[-1])
+        while node is not None and node.op_type in between and len(chain) <= most:
+            chain.append(node)
+            node = _next(graph, node)
+        if node is None or node.op_type not in end:
+            return ()
         chain.append(node)
-        node = _next(graph, node)
-    if node is None or node.op_type not in SOFTMAX:
-        return ()
-    chain.append(node)
-    node = _next(graph, node)
-    while node is not None and node.op_type in AFTER_SOFTMAX:
-        chain.append(node)
-        node = _next(graph, node)
-    if node is None or node.op_type not in ATTENTION_PRODUCTS:
-        return ()
-    return tuple(member.name for member in (*chain, node))
+    return tuple(node.name for node in chain)
 
 
 def _next(graph: SourceGraph, node: Node) -> Node | None:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from common.graphs.cache_names import PAST, paired_names
-from common.graphs.graph import Edge, Node, TensorKind, operands
+from common.graphs.graph import Node, operands
 from common.graphs.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
 from common.table_rows import OpEdgesRow, OpMetricsRow
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeBytes:
-    """An edge with the bytes that its producer must write and its consumer must read; None is unknown."""
-
-    edge: Edge
-    kind: TensorKind
-    dtype: str
-    tensor_bytes: int | None
-    read_bytes: int | None
-    written_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,49 +57,43 @@ class SourceGraph:
 
 
 def from_rows(metrics: Iterable[OpMetricsRow], edges: Iterable[OpEdgesRow]) -> SourceGraph:
-    flows = [
-        EdgeBytes(
-            edge=Edge(row["tensor"], row["producer"], row["consumer"]),
-            kind=cast("TensorKind", row["tensor_kind"]),
-            dtype=row["dtype"],
-            tensor_bytes=row["tensor_bytes"],
-            read_bytes=row["read_bytes"],
-            written_bytes=row["written_bytes"],
-        )
-        for row in edges
-    ]
-    return build(((row["source_node"], row["op_type"]) for row in metrics), flows)
+    return build({row["source_node"]: row["op_type"] for row in metrics}, tuple(edges))
 
 
-def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> SourceGraph:
-    """Return the graph of nodes, given as (name, op_type) in graph order, and the tensors between them.
+def build(op_types: Mapping[str, str], edges: Sequence[OpEdgesRow]) -> SourceGraph:
+    """Return the graph of nodes, given with their types in graph order, and the tensors between them.
 
     Raises:
         UpstreamError: a tensor names a node that is not among the nodes, or a node reads what a later one writes.
     """
-    type_of = dict(op_types)
-    flows = tuple(flows)
-    inputs: dict[str, dict[str, None]] = {name: {} for name in type_of}
-    outputs: dict[str, dict[str, None]] = {name: {} for name in type_of}
-    for flow in flows:
-        edge = flow.edge
-        for name, ends in ((edge.producer, outputs), (edge.consumer, inputs)):
-            if name and name not in type_of:
-                problem = f"tensor {shown(edge.tensor)} names {shown(name)}, which is no node of the model"
+    inputs: dict[str, dict[str, None]] = {name: {} for name in op_types}
+    outputs: dict[str, dict[str, None]] = {name: {} for name in op_types}
+    for edge in edges:
+        for name, ends in ((edge["producer"], outputs), (edge["consumer"], inputs)):
+            if name and name not in op_types:
+                problem = f"tensor {shown(edge['tensor'])} names {shown(name)}, which is no node of the model"
                 raise UpstreamError("op_edges.csv", problem, "rerun <op_metrics>")
             if name:
-                ends[name][edge.tensor] = None
-    nodes = {name: Node(name, type_of[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in type_of}
+                ends[name][edge["tensor"]] = None
+    nodes = {name: Node(name, op_types[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in op_types}
+    position = {name: index for index, name in enumerate(nodes)}
+    _refuse_disorder(position, edges)
+    consumers: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        for tensor in node.inputs:
+            consumers.setdefault(tensor, []).append(name)
     graph = SourceGraph(
         nodes=nodes,
-        position={name: index for index, name in enumerate(nodes)},
+        position=position,
         producer={tensor: name for name, node in nodes.items() for tensor in node.outputs},
-        returned=frozenset(flow.edge.tensor for flow in flows if not flow.edge.consumer),
-        constants={flow.edge.tensor for flow in flows if flow.kind == "weight"},
+        consumers={tensor: tuple(names) for tensor, names in consumers.items()},
+        returned=frozenset(edge["tensor"] for edge in edges if not edge["consumer"]),
+        constants={edge["tensor"] for edge in edges if edge["tensor_kind"] == "weight"},
+        dtypes={edge["tensor"]: edge["dtype"] for edge in edges},
+        sizes={edge["tensor"]: edge["tensor_bytes"] for edge in edges},
+        reads={(edge["tensor"], edge["consumer"]): edge["read_bytes"] for edge in edges},
+        written={edge["tensor"]: edge["written_bytes"] for edge in edges},
     )
-    _refuse_disorder(graph.position, flows)
-    _add_bytes(graph, flows)
-    _add_consumers(graph)
     for node in nodes.values():
         _classify_outputs(graph, node)
     return graph
@@ -135,30 +116,13 @@ def with_resident_caches(graph: SourceGraph) -> SourceGraph:
     return replace(graph, constants=kept, returned=returned)
 
 
-def _refuse_disorder(position: Mapping[str, int], flows: tuple[EdgeBytes, ...]) -> None:
+def _refuse_disorder(position: Mapping[str, int], edges: Iterable[OpEdgesRow]) -> None:
     """Refuse a node that reads what a later node writes: walks along the tensors would go round for ever."""
-    for edge in (flow.edge for flow in flows if flow.edge.producer and flow.edge.consumer):
-        if position[edge.producer] >= position[edge.consumer]:
-            nodes = f"{shown(edge.producer)} to {shown(edge.consumer)}"
-            problem = f"tensor {shown(edge.tensor)} goes from {nodes}, which does not come later"
-            raise UpstreamError("op_edges.csv", problem, "rerun <op_metrics>")
-
-
-def _add_bytes(graph: SourceGraph, flows: tuple[EdgeBytes, ...]) -> None:
-    for flow in flows:
-        tensor = flow.edge.tensor
-        graph.dtypes[tensor] = flow.dtype
-        graph.sizes[tensor] = flow.tensor_bytes
-        graph.written[tensor] = flow.written_bytes
-        graph.reads[tensor, flow.edge.consumer] = flow.read_bytes
-
-
-def _add_consumers(graph: SourceGraph) -> None:
-    readers: dict[str, list[str]] = {}
-    for name, node in graph.nodes.items():
-        for tensor in node.inputs:
-            readers.setdefault(tensor, []).append(name)
-    graph.consumers.update((tensor, tuple(names)) for tensor, names in readers.items())
+    for edge in edges:
+        producer, consumer = edge["producer"], edge["consumer"]
+        if producer and consumer and position[producer] >= position[consumer]:
+            problem = f"tensor {shown(edge['tensor'])} goes from {shown(producer)} to {shown(consumer)}"
+            raise UpstreamError("op_edges.csv", f"{problem}, which does not come later", "rerun <op_metrics>")
 
 
 def _classify_outputs(graph: SourceGraph, node: Node) -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 
 from common.fusion.groups import Group, fuse
-from common.graphs.graph import Edge
-from common.graphs.source_graph import EdgeBytes, SourceGraph, build
+from common.graphs.source_graph import SourceGraph, build
 from common.messages.errors import PipelineError, UpstreamError
 from tests.support.models.fusion_graphs import attention, conv_block, gelu, layer_norm, random_model, residual_block
-from tests.support.tables.fpga import Model, resnet50
+from tests.support.tables.fpga import Model, edge_row, resnet50
 
 
 def patterns(model: Model) -> list[str]:
@@ -182,9 +181,8 @@ def test_long_pointwise_tail_ends_where_nothing_closes():
 
 
 def test_an_edge_to_a_node_that_is_not_there_is_refused():
-    flow = EdgeBytes(Edge("t", "a", "ghost"), "activation", "float32", 3, 3, 3)
     with pytest.raises(PipelineError, match="tensor t names ghost, which is no node of the model; rerun <op_metrics>"):
-        build([("a", "Relu")], [flow])
+        build({"a": "Relu"}, [edge_row("t", "a", "ghost", 3)])
 
 
 @pytest.mark.slow
@@ -426,6 +424,5 @@ def counted_looks(blocks: int) -> int:
 def test_nodes_that_wait_for_each_other_are_refused():
     """Every walk along the tensors would go round for ever."""
     tensors = [("x", "", "a"), ("t", "a", "b"), ("u", "b", "c"), ("v", "c", "a"), ("y", "c", "")]
-    flows = [EdgeBytes(Edge(*ends), "activation", "float32", 3, 3, 3) for ends in tensors]
     with pytest.raises(UpstreamError, match=r"^op_edges.csv: tensor v goes from c to a, which does not come later"):
-        build([(name, "Relu") for name in "abc"], flows)
+        build(dict.fromkeys("abc", "Relu"), [edge_row(*ends, 3) for ends in tensors])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from common.graphs.graph import Edge
-from common.graphs.source_graph import EdgeBytes, build
+from common.graphs.source_graph import build
 from common.workload.layer_rows import READERS, layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from models.__main__ import BUILDERS
 from tests.support.models.onnx_models import INT8, INT32, UINT8, Typed, model, weight
+from tests.support.tables.fpga import edge_row
 from tests.support.tables.source import SIZES, source_rows
 
 # The others differ in size only, and take long to build.
@@ -282,9 +282,9 @@ def odd_row(seed: int) -> dict[str, Any]:
 def test_rows_that_do_not_agree_with_themselves_have_no_layer():
     """Tables may come from another program, and 02 keeps what a model says."""
     tensors = [("x", "", "node"), ("w", "", "node"), ("y", "node", "")]
-    flows = [EdgeBytes(Edge(*ends), "activation", "float32", 28, 28, 28) for ends in tensors]
+    edges = [edge_row(*ends, 28) for ends in tensors]
     for seed in range(3000):
         row = odd_row(seed)
-        layers = layers_by_node([row], build([("node", row["op_type"])], flows))["node"]
+        layers = layers_by_node([row], build({"node": row["op_type"]}, edges))["node"]
         for layer in layers or ():
             assert min(size for size in astuple(layer) if type(size) is int) >= 0, (seed, row)

@@ -14,8 +14,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.graphs.graph import Edge, TensorKind
-from common.graphs.source_graph import EdgeBytes, SourceGraph, build
+from common.graphs.source_graph import SourceGraph, build
+from common.table_rows import OpEdgesRow
 
 MODEL_ID = "cd" * 32
 VIEWS = {"Reshape", "Flatten", "Identity", "Shape"}
@@ -54,24 +54,29 @@ class Model:
         self.nodes.append({**node, "inputs": inputs.split(), "outputs": outputs.split()})
         return str(node["name"])
 
-    def flow(self, tensor: str, producer: str, consumer: str, ops: Mapping[str, str]) -> EdgeBytes:
+    def edge(self, tensor: str, producer: str, consumer: str, ops: Mapping[str, str]) -> OpEdgesRow:
         size = self.sizes.get(tensor)
-        kind: TensorKind = "weight" if tensor in self.weight_names else "activation" if producer else "input"
-        read = 0 if ops.get(consumer) in VIEWS else size
-        written = 0 if not producer or ops[producer] in VIEWS else size
-        return EdgeBytes(
-            Edge(tensor, producer, consumer), kind, self.dtypes.get(tensor, "float32"), size, read, written
-        )
+        kind = "weight" if tensor in self.weight_names else "activation" if producer else "input"
+        return {
+            "tensor": tensor,
+            "producer": producer,
+            "consumer": consumer,
+            "dtype": self.dtypes.get(tensor, "float32"),
+            "tensor_bytes": size,
+            "read_bytes": 0 if ops.get(consumer) in VIEWS else size,
+            "written_bytes": 0 if not producer or ops[producer] in VIEWS else size,
+            "tensor_kind": kind,
+        }
 
-    def flows(self) -> list[EdgeBytes]:
+    def edges(self) -> list[OpEdgesRow]:
         ops = {node["name"]: node["op_type"] for node in self.nodes}
         producer = {tensor: node["name"] for node in self.nodes for tensor in node["outputs"]}
         ends = [(tensor, node["name"]) for node in self.nodes for tensor in dict.fromkeys(node["inputs"])]
         ends += [(tensor, "") for tensor in self.outputs]
-        return [self.flow(tensor, producer.get(tensor, ""), consumer, ops) for tensor, consumer in ends]
+        return [self.edge(tensor, producer.get(tensor, ""), consumer, ops) for tensor, consumer in ends]
 
     def graph(self) -> SourceGraph:
-        return build([(node["name"], node["op_type"]) for node in self.nodes], self.flows())
+        return build({node["name"]: node["op_type"] for node in self.nodes}, self.edges())
 
 
 @dataclass
@@ -87,6 +92,20 @@ class Executed:
     slow_tenth: float = 1.0  # the 90th percentile over the median
     steady_state: str = "flat"
     notes: tuple[str, ...] = ()  # of the measurement
+
+
+def edge_row(tensor: str, producer: str, consumer: str, size_bytes: int) -> OpEdgesRow:
+    """An activation that both ends move as a whole."""
+    return {
+        "tensor": tensor,
+        "producer": producer,
+        "consumer": consumer,
+        "dtype": "float32",
+        "tensor_bytes": size_bytes,
+        "read_bytes": size_bytes,
+        "written_bytes": size_bytes,
+        "tensor_kind": "activation",
+    }
 
 
 def frame(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -124,20 +143,7 @@ def metrics(model: Model) -> pd.DataFrame:
 
 
 def edges(model: Model) -> pd.DataFrame:
-    rows = [
-        {
-            "tensor": flow.edge.tensor,
-            "producer": flow.edge.producer,
-            "consumer": flow.edge.consumer,
-            "dtype": flow.dtype,
-            "tensor_bytes": flow.tensor_bytes,
-            "read_bytes": flow.read_bytes,
-            "written_bytes": flow.written_bytes,
-            "tensor_kind": flow.kind,
-        }
-        for flow in model.flows()
-    ]
-    return frame("op_edges", rows)
+    return frame("op_edges", model.edges())
 
 
 def profile(executed: Executed) -> pd.DataFrame:
