@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from common.graphs.graph import Traffic, WorkInRun
 from common.graphs.operators import CONTROL_FLOW, NCHWC
 from common.graphs.sums import total
 from common.messages.names import listed
@@ -20,58 +20,27 @@ COUNTED, EXECUTED = "counted", "executed"
 MOST_NAMED = 3  # nodes that a note names
 
 
-class BorderBytes(Protocol):
-    """Bytes that cross the border of a group of nodes in one run; None is unknown."""
-
-    @property
-    def weight_bytes(self) -> int | None: ...
-    @property
-    def input_bytes(self) -> int | None: ...
-    @property
-    def output_bytes(self) -> int | None: ...
-
-
-class WorkInRun(BorderBytes, Protocol):
-    """Work and traffic of an executed node by the shapes that ran; None is unknown."""
-
-    @property
-    def macs(self) -> int | None: ...
-    @property
-    def flops(self) -> int | None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class KnownWork:
-    """Work and traffic of an executed node in one run; None is unknown, and ``work_source`` empty then."""
+class KnownWork(WorkInRun):
+    """Work and traffic of an executed node; ``work_source`` is empty where its MACs or its FLOPs are unknown."""
 
-    macs: int | None
-    flops: int | None
-    weight_bytes: int | None
-    input_bytes: int | None
-    output_bytes: int | None
     work_source: str
 
-    @property
-    def bytes(self) -> int | None:
-        return total((self.weight_bytes, self.input_bytes, self.output_bytes))
 
-
-def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: Callable[[], WorkInRun]) -> KnownWork:
+def known_work(sources: Sequence[OpMetricsRow], border: Traffic, executed: Callable[[], WorkInRun]) -> KnownWork:
     """Return the work of an executed node; one that the runtime inserted has no ``sources``."""
     counted = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
     macs, flops = total(row["macs"] for row in counted), total(row["flops"] for row in counted)
-    figures = (macs, flops, border.weight_bytes, border.input_bytes, border.output_bytes)
-    work_source = COUNTED
+    figures, work_source = (border.weight_bytes, border.input_bytes, border.output_bytes, macs, flops), COUNTED
     if not sources or None in figures:
         work = executed()
-        ran = (work.macs, work.flops, work.weight_bytes, work.input_bytes, work.output_bytes)
+        ran = (work.weight_bytes, work.input_bytes, work.output_bytes, work.macs, work.flops)
         # The operator of an inserted node says what it moves: a view moves nothing.
         preferred, otherwise = (figures, ran) if sources else (ran, figures)
         pairs = zip(preferred, otherwise, strict=True)
-        macs, flops, *moved = (second if first is None else first for first, second in pairs)
-        figures, work_source = (macs, flops, moved[0], moved[1], moved[2]), EXECUTED
-    is_known = macs is not None and flops is not None
-    return KnownWork(*figures, work_source=work_source if is_known else "")
+        weight, read, written, macs, flops = (second if first is None else first for first, second in pairs)
+        figures, work_source = (weight, read, written, macs, flops), EXECUTED
+    return KnownWork(*figures, work_source=work_source if macs is not None and flops is not None else "")
 
 
 def model_shapes(

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypedDict
 
-from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
+from common.attribution.known_work import KnownWork, known_work, model_shapes
 from common.attribution.ownership import Attribution
 from common.attribution.share_reasons import Reason, share_reason
-from common.graphs.graph import GAP
+from common.graphs.graph import GAP, Traffic, WorkInRun
 from common.messages.errors import PipelineError
 from common.messages.host_doubts import EXPECTED_GAP_SHARE
 from common.roofline import Roofs, place
@@ -32,7 +31,7 @@ def roofline_rows(
     nodes: Sequence[OpLatencyRow],
     metrics: Mapping[str, OpMetricsRow],
     attribution: Attribution,
-    moved: Mapping[str, BorderBytes],
+    moved: Mapping[str, Traffic],
     count: Callable[..., WorkInRun],
     roofs: Roofs,
     median_us: float | None,
@@ -50,10 +49,8 @@ def roofline_rows(
         sources = [metrics[source] for source in attribution.sources.get(name, ())]
         work = known_work(sources, moved[name], partial(count, timed, model_shapes(timed, sources)))
         layout_of = attribution.layout_of.get(name, "")
-        rows.append(
-            node_row(timed, sources, work, roofs, executed=count(timed), layout_of=layout_of, whole_us=whole_us)
-        )
-    return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
+        rows.append(_node_row(timed, sources, work, count(timed), roofs, layout_of=layout_of, whole_us=whole_us))
+    return [*rows, _gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
 
 
 def us_by_part(rows: Iterable[OpRooflineRow], metrics: Mapping[str, OpMetricsRow]) -> dict[str, float]:
@@ -66,40 +63,13 @@ def us_by_part(rows: Iterable[OpRooflineRow], metrics: Mapping[str, OpMetricsRow
     return times_us
 
 
-class _Work(TypedDict):
-    """Work of a node's source nodes, and of its own operator."""
-
-    macs: int | None
-    executed_macs: int | None
-    flops: int | None
-    weight_bytes: int | None
-    input_bytes: int | None
-    output_bytes: int | None
-    bytes: int | None
-    work_source: str
-
-
-class _UnderRoof(TypedDict):
-    """Rates of a node, the roof over them, and its share of it, or why none is stated."""
-
-    arithmetic_intensity_flop_per_byte: float | None
-    attained_flop_per_s: float | None
-    attained_bytes_per_s: float | None
-    attainable_flop_per_s: float | None
-    roof: str
-    roof_share: float | None
-    is_above_roof: bool
-    roof_share_reason: str
-    bound: str
-
-
-def node_row(
+def _node_row(
     timed: OpLatencyRow,
     sources: Sequence[OpMetricsRow],
     work: KnownWork,
+    executed: WorkInRun,
     roofs: Roofs,
     *,
-    executed: WorkInRun,
     layout_of: str,
     whole_us: float,
 ) -> OpRooflineRow:
@@ -108,7 +78,13 @@ def node_row(
     ``sources`` are the source nodes that it computes; a node that the runtime inserted has none, and may serve the
     layout of another one. ``executed`` is the work of its own operator, ``whole_us`` the time that its share refers to.
     """
-    latency_us = time_in_run_us(timed)
+    latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
+    roof = roofs.roof(timed["op_type"], dtype)
+    placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, latency_us)
+    reason: Reason | None = "other_device"
+    if is_judged := roofs.is_of_profile:
+        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
+    share = None if reason in UNSTATED else placed.roof_share
     return {
         "executed_node": timed["executed_node"],
         "row_kind": "node" if sources else "inserted",
@@ -119,23 +95,12 @@ def node_row(
         "source_nodes": [row["source_node"] for row in sources],
         "op_types": [row["op_type"] for row in sources],
         "layout_of": layout_of,
-        "dtype": _dtype(timed),
+        "dtype": dtype,
         "raw_total_us": timed["raw_total_us"],
         "raw_median_us": timed["raw_median_us"],
         "node_latency_us": latency_us,
         "latency_share": latency_us / whole_us,
         "is_correction_dominated": timed["is_correction_dominated"],
-        **_work(work, executed),
-        **_under_roof(timed, sources, work, roofs, executed),
-    }
-
-
-def _dtype(timed: OpLatencyRow) -> str:
-    return next(iter(timed["output_dtypes"]), "")
-
-
-def _work(work: KnownWork, executed: WorkInRun) -> _Work:
-    return {
         "macs": work.macs,
         "executed_macs": executed.macs,
         "flops": work.flops,
@@ -144,19 +109,6 @@ def _work(work: KnownWork, executed: WorkInRun) -> _Work:
         "output_bytes": work.output_bytes,
         "bytes": work.bytes,
         "work_source": work.work_source,
-    }
-
-
-def _under_roof(
-    timed: OpLatencyRow, sources: Sequence[OpMetricsRow], work: KnownWork, roofs: Roofs, executed: WorkInRun
-) -> _UnderRoof:
-    roof = roofs.roof(timed["op_type"], _dtype(timed))
-    placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, time_in_run_us(timed))
-    reason: Reason | None = "other_device"
-    if is_judged := roofs.is_of_profile:
-        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
-    share = None if reason in UNSTATED else placed.roof_share
-    return {
         "arithmetic_intensity_flop_per_byte": placed.arithmetic_intensity_flop_per_byte,
         "attained_flop_per_s": placed.attained_flop_per_s,
         "attained_bytes_per_s": placed.attained_bytes_per_s,
@@ -169,7 +121,7 @@ def _under_roof(
     }
 
 
-def gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
+def _gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
     """Return the row of the time between nodes, which is negative where the correction is too small."""
     return {
         "executed_node": GAP,

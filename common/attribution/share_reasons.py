@@ -17,7 +17,8 @@ from common.graphs.operators import CONVOLUTIONS
 from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
 
 if TYPE_CHECKING:
-    from common.attribution.known_work import KnownWork, WorkInRun
+    from common.attribution.known_work import KnownWork
+    from common.graphs.graph import WorkInRun
     from common.roofline import Ceilings, Place, Roofs
 
 Reason: TypeAlias = Literal[

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.fusion.groups import Group
-from common.graphs.graph import Graph, Node
+from common.graphs.graph import Graph, Node, Traffic
 from common.graphs.source_graph import SourceGraph
 from common.graphs.sums import total
 
@@ -43,22 +43,10 @@ def border(graph: SourceGraph, nodes: Collection[str]) -> tuple[BorderTensor, ..
     return tuple(BorderTensor(tensor, role, graph.dtypes[tensor], size) for (tensor, role), size in sizes.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Compulsory traffic of fused nodes; None is unknown."""
-
-    weight_bytes: int | None
-    input_bytes: int | None
-    output_bytes: int | None
-    bytes: int | None
-
-
 def traffic(graph: SourceGraph, nodes: Collection[str]) -> Traffic:
-    """Return the bytes that cross the border of fused nodes in one run: of each role, and in total."""
-    tensors = border(graph, nodes)
-    roles: tuple[BorderRole, ...] = ("weight", "read", "write")
-    weights, reads, writes = (total_bytes(tensor for tensor in tensors if tensor.role == role) for role in roles)
-    return Traffic(weights, reads, writes, total_bytes(tensors))
+    """Return the bytes that cross the border of fused nodes in one run."""
+    tensors, roles = border(graph, nodes), ("weight", "read", "write")
+    return Traffic(*(total_bytes(tensor for tensor in tensors if tensor.role == role) for role in roles))
 
 
 def executed_traffic(
@@ -69,16 +57,14 @@ def executed_traffic(
     ``owned`` has the source nodes of each executed node that the runtime did not insert, ``sizes`` the bytes of each
     tensor of the executed graph.
     """
+
+    def whole(node: Node) -> Traffic:
+        """Return the traffic of a node that the runtime inserted: all of its operands and outputs."""
+        return Traffic(0, *(total(sizes[name] for name in ends if name) for ends in (node.inputs, node.outputs)))
+
     return {
-        node.name: traffic(source, owned[node.name]) if node.name in owned else whole_traffic(node, sizes)
-        for node in executed.nodes
+        node.name: traffic(source, owned[node.name]) if node.name in owned else whole(node) for node in executed.nodes
     }
-
-
-def whole_traffic(node: Node, sizes: Mapping[str, int | None]) -> Traffic:
-    """Return the traffic of a node that the runtime inserted: all of its operands and outputs."""
-    read, written = (total(sizes[tensor] for tensor in ends if tensor) for ends in (node.inputs, node.outputs))
-    return Traffic(0, read, written, total((read, written)))
 
 
 def _widen(sizes: dict[tuple[str, BorderRole], int | None], key: tuple[str, BorderRole], size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Nodes, the tensors between them, and the graph that they form."""
+"""Nodes, the tensors between them, the graph that they form, and the bytes that they move."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from common.graphs import expressions
+from common.graphs.sums import total
 
 TensorKind = Literal["input", "weight", "activation", "output"]
 Count: TypeAlias = expressions.Count  # an int, or an expression over the dimensions that were left unbound
@@ -66,6 +67,27 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, object] = field(default_factory=dict)
     body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that a node or several fused ones must move in one run; None is unknown."""
+
+    weight_bytes: Count | None
+    input_bytes: Count | None
+    output_bytes: Count | None
+
+    @property
+    def bytes(self) -> Count | None:
+        return total((self.weight_bytes, self.input_bytes, self.output_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkInRun(Traffic):
+    """Work and traffic of an executed node in one run; None is unknown."""
+
+    macs: int | None
+    flops: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from common.graphs.graph import Graph, Node, Shape, Tensor
+from common.graphs.graph import Graph, Node, Shape, Tensor, WorkInRun
 from common.graphs.sums import total
 from common.messages.errors import UpstreamError
 from common.onnx_graph.counts import times
@@ -113,23 +113,12 @@ def executed_sizes(executed: Graph, traced: Iterable[OpLatencyRow]) -> dict[str,
     return sizes
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutedWork:
-    """Work and traffic of an executed node in one run, by its own operator and its traced shapes; None is unknown."""
-
-    macs: int | None
-    flops: int | None
-    weight_bytes: int | None
-    input_bytes: int | None
-    output_bytes: int | None
-
-
 def work_in_run(
     ran: Graph,
     row: OpLatencyRow,
     model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]] = ((), ()),
-) -> ExecutedWork:
-    """Count one node by the formulas that count the model's nodes.
+) -> WorkInRun:
+    """Count one node by its own operator, by the formulas that count the model's nodes.
 
     ``ran`` is what :func:`with_traced_shapes` returned. An extent that the model knows, by the position of the operand
     or of the output, replaces the traced one, which may be padded.
@@ -141,7 +130,7 @@ def work_in_run(
         for inputs, outputs, _ in variants
     ]
     counts = [count for *_, count in variants]
-    return ExecutedWork(*(_in_run(works, field.name, counts, passes) for field in fields(ExecutedWork)))
+    return WorkInRun(*(_in_run(works, field.name, counts, passes) for field in fields(WorkInRun)))
 
 
 def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: int | None) -> int | None:

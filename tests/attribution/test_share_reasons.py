@@ -39,7 +39,7 @@ class Ran:
 def reason(flops, moved, seconds, *, sources=(), ran=None, roofs=ROOFS, dominated=False):
     ceilings = Ceilings(PEAK, roofs.memory_bytes_per_s)
     placed = place(ceilings, flops, moved, 1e6 * seconds)
-    work = KnownWork(flops // 2, flops, 0, moved, 0, "counted")
+    work = KnownWork(0, moved, 0, flops // 2, flops, "counted")
     timed = {"is_correction_dominated": dominated}
     return share_reason(placed, ceilings, roofs, timed, sources, work, Ran(ran))
 

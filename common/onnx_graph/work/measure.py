@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.graphs.graph import Count, Graph, Node, Tensor, operands
+from common.graphs.graph import Count, Graph, Node, Tensor, Traffic, operands
 from common.graphs.sums import total
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Work(Traffic):
     """Counts of one node in one execution; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
 
     is_counted: bool
@@ -21,13 +21,6 @@ class Work:
     dequantized: Count | None
     read_bytes: Mapping[str, Count | None]
     written_bytes: Mapping[str, Count | None]
-    weight_bytes: Count | None
-    input_bytes: Count | None
-    output_bytes: Count | None
-
-    @property
-    def bytes(self) -> Count | None:
-        return total((self.weight_bytes, self.input_bytes, self.output_bytes))
 
 
 def measure(graph: Graph, node: Node) -> Work:
