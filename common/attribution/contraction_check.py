@@ -43,6 +43,20 @@ class CheckedNode:
     has_other_sources: bool = False
     open_count: int = 0
 
+    @property
+    def contraction_count(self) -> int:
+        return len(self.source_macs) + self.open_count
+
+    @property
+    def verdict(self) -> str:
+        if self.executed_macs is None:
+            return "unknown"
+        if self.open_count:
+            return "open"
+        if self.executed_macs == sum(self.source_macs):
+            return "agrees"
+        return "padded" if self.padding and self.executed_macs > sum(self.source_macs) else "differs"
+
 
 @dataclass(frozen=True, slots=True)
 class ContractionCheck:
@@ -122,31 +136,22 @@ def check_contractions(
     unmatched: Collection[str], nodes: Collection[CheckedNode]
 ) -> tuple[ContractionCheck, list[str]]:
     """Compare the MACs of source and executed nodes; notes say what does not agree."""
-    matched = [node for node in nodes if _count([node])]
     by_verdict: dict[str, list[CheckedNode]] = {name: [] for name in ("agrees", "padded", "open", "unknown", "differs")}
-    for node in matched:
-        by_verdict[_verdict(node)].append(node)
+    for node in nodes:
+        if node.contraction_count:
+            by_verdict[node.verdict].append(node)
+    counts = {name: sum(node.contraction_count for node in found) for name, found in by_verdict.items()}
     total_us = sum(node.time_us for node in nodes)
-    fused_us = sum(node.time_us for node in matched if _count([node]) > 1)
+    fused = [node for node in nodes if node.contraction_count > 1]
     check = ContractionCheck(
-        contraction_count=_count(matched) + len(unmatched),
-        matched_count=_count(matched),
-        agreeing_count=_count(by_verdict["agrees"]),
-        padded_count=_count(by_verdict["padded"]),
-        open_count=_count(by_verdict["open"]),
-        single_share=1 - fused_us / total_us if total_us else 1.0,
+        contraction_count=sum(counts.values()) + len(unmatched),
+        matched_count=sum(counts.values()),
+        agreeing_count=counts["agrees"],
+        padded_count=counts["padded"],
+        open_count=counts["open"],
+        single_share=1 - sum(node.time_us for node in fused) / total_us if total_us else 1.0,
     )
-    return check, _notes(unmatched, nodes, by_verdict, check.single_share)
-
-
-def _notes(
-    unmatched: Iterable[str],
-    nodes: Collection[CheckedNode],
-    by_verdict: Mapping[str, Sequence[CheckedNode]],
-    single_share: float,
-) -> list[str]:
-    without_macs = [node for node in nodes if not _count([node]) and node.executed_macs]
-    fused = [f"{node.name} ({_count([node])})" for node in nodes if _count([node]) > 1]
+    without_macs = [node for node in nodes if not node.contraction_count and node.executed_macs]
     padded, differing = ([_compared(node) for node in by_verdict[verdict]] for verdict in ("padded", "differs"))
     unknown = [node.name for node in by_verdict["unknown"]]
     converted = [node.name for node in without_macs if node.has_other_sources]
@@ -159,10 +164,11 @@ def _notes(
         *_note("nodes without MACs run as contractions", converted, "as a BatchNormalization may"),
         *_note("executed contractions without source nodes", unowned, "their work is not attributed"),
     ]
-    if single_share < LEAST_SINGLE_SHARE:
-        problem = f"only {single_share:.1%} of the time is in nodes with at most one contraction"
-        notes += _note(problem, fused, "the runtime fused several")
-    return notes
+    if check.single_share < LEAST_SINGLE_SHARE:
+        problem = f"only {check.single_share:.1%} of the time is in nodes with at most one contraction"
+        named = [f"{node.name} ({node.contraction_count})" for node in fused]
+        notes += _note(problem, named, "the runtime fused several")
+    return check, notes
 
 
 def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
@@ -173,29 +179,13 @@ def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
     Raises:
         PipelineError: the share is below ``LEAST_AGREEING_SHARE``: work and time are not those of the same nodes.
     """
-    macs = dict.fromkeys(("agrees", "padded", "open", "unknown", "differs"), 0)
-    for node in nodes:
-        macs[_verdict(node)] += sum(node.source_macs)
-    confirmed, differing = macs["agrees"] + macs["padded"], macs["differs"]
+    confirmed = sum(sum(node.source_macs) for node in nodes if node.verdict in ("agrees", "padded"))
+    differing = sum(sum(node.source_macs) for node in nodes if node.verdict == "differs")
     share = confirmed / (confirmed + differing) if differing else 1.0
     if share < LEAST_AGREEING_SHARE:
         problem = f"the shapes that ran confirm only {share:.0%} of the matched MACs"
         raise PipelineError(table, problem, "attribution fails on this model; profile it with another <optimization>")
     return share
-
-
-def _verdict(node: CheckedNode) -> str:
-    if node.executed_macs is None:
-        return "unknown"
-    if node.open_count:
-        return "open"
-    if node.executed_macs == sum(node.source_macs):
-        return "agrees"
-    return "padded" if node.padding and node.executed_macs > sum(node.source_macs) else "differs"
-
-
-def _count(nodes: Iterable[CheckedNode]) -> int:
-    return sum(len(node.source_macs) + node.open_count for node in nodes)
 
 
 def _compared(node: CheckedNode) -> str:

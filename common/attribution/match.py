@@ -78,6 +78,9 @@ class _Claims:
             self.matches[source] = Match(executed, source, rule)
             self.owned.setdefault(executed, []).append(source)
 
+    def is_open(self, node: Node) -> bool:
+        return node.name not in self.matches and node.name not in self.idle
+
     def owner(self, source: str) -> str:
         match = self.matches.get(source)
         return match.executed_node if match else ""
@@ -90,16 +93,18 @@ def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) ->
     """Match every source node to an executed node; an epilogue contains none of the ``contractions``."""
     claims = _Claims(source, _idle(source))
     executed = without_casts(executed, source.nodes, {*source.producer, *source.consumers})
-    for rule in (_claim_by_blocked_name, _claim_by_derived_name, _claim_by_tensor, _claim_by_node_name):
+    for rule in (_claim_by_blocked_name, _claim_by_derived_name, _claim_by_tensor):
         for node in executed.nodes:
             rule(claims, node)
+    for node in executed.nodes:  # after all rules by tensor: the runtime may give a new node another's name
+        claims.claim(node.name, node.name, "node_name")
     for node in executed.nodes:
         _claim_epilogue(claims, executed, node, contractions)
     for node in executed.nodes:
         _claim_outputs(claims, node)
-    for node in reversed(source.nodes.values()):
+    for node in filter(claims.is_open, reversed(source.nodes.values())):
         _fill_upstream(claims, node)
-    for node in source.nodes.values():
+    for node in filter(claims.is_open, source.nodes.values()):
         _fill_downstream(claims, node)
     return [claims.matches.get(name, Match("", name, "removed")) for name in source.nodes]
 
@@ -136,11 +141,6 @@ def _claim_by_derived_name(claims: _Claims, node: Node) -> None:
         claims.claim(node.name, channels_last["node"], "nhwc_name")
 
 
-def _claim_by_node_name(claims: _Claims, node: Node) -> None:
-    """Claim the node of the same name, after all rules by tensor: the runtime may give a new node another's name."""
-    claims.claim(node.name, node.name, "node_name")
-
-
 def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: Set[str]) -> None:
     """Claim nodes downstream of claimed nodes, as far as the executed node has their operands."""
     if any(tensor in claims.source.producer for tensor in node.outputs):
@@ -153,7 +153,8 @@ def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: 
             continue  # the executed graph has this tensor, so its readers have executed nodes of their own
         for name in claims.source.consumers.get(tensor, ()):
             reader = claims.source.nodes[name]
-            is_free = name not in claims.matches and name not in contractions and _may_end(claims, reader)
+            # A DequantizeLinear belongs to its reader.
+            is_free = claims.is_open(reader) and name not in contractions and reader.op_type != DEQUANTIZE
             if is_free and all(_is_at_hand(claims, tensor, node, near) for tensor in operands(reader)):
                 claims.claim(node.name, name, "epilogue")
                 frontier.extend(reader.outputs)
@@ -165,15 +166,8 @@ def _is_at_hand(claims: _Claims, tensor: str, node: Node, near: Set[str]) -> boo
     return tensor in claims.source.constants or tensor in node.inputs or claims.owner(writer) in near
 
 
-def _may_end(claims: _Claims, node: Node) -> bool:
-    """Return whether an executed node may end with this source node; a DequantizeLinear belongs to its reader."""
-    return node.op_type != DEQUANTIZE and node.name not in claims.idle
-
-
 def _fill_upstream(claims: _Claims, node: Node) -> None:
     """Give the node to the owner of all its readers; readers are visited first, so a chain fills from its end."""
-    if node.name in claims.matches or node.name in claims.idle:
-        return
     readers = [name for tensor in node.outputs for name in claims.source.consumers.get(tensor, ())]
     owners = [owner for owner in dict.fromkeys(map(claims.owner, readers)) if owner]
     if len(owners) == 1 or (owners and node.op_type == DEQUANTIZE):
@@ -181,13 +175,9 @@ def _fill_upstream(claims: _Claims, node: Node) -> None:
 
 
 def _fill_downstream(claims: _Claims, node: Node) -> None:
-    if node.name in claims.matches or node.name in claims.idle:
-        return
-    for tensor in operands(node):
-        owner = claims.owner(claims.source.producer.get(tensor, ""))
-        if owner:
-            claims.claim(owner, node.name, "fill_downstream")
-            return
+    owners = (claims.owner(claims.source.producer.get(tensor, "")) for tensor in operands(node))
+    if owner := next(filter(None, owners), ""):
+        claims.claim(owner, node.name, "fill_downstream")
 
 
 def _idle(source: SourceGraph) -> set[str]:
