@@ -144,9 +144,6 @@ def _from_operand(node: Node, values: OperandValues) -> dict[str, object]:
     return {name: value[0]} if name in ("axis", "k") and len(value) == 1 else {name: list(value)}
 
 
-# --- windows --------------------------------------------------------------------------------------------------------
-
-
 def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, object]) -> dict[str, object]:
     """Return dilations and pads of a convolution or a pool, with the numbers that ``auto_pad`` leads to."""
     kernel, strides, _ = window(graph, node)
@@ -194,9 +191,6 @@ def _same_pads(
     return [*before, *(pad - first for pad, first in zip(total, before, strict=True))]
 
 
-# --- axes -----------------------------------------------------------------------------------------------------------
-
-
 def _axes(node: Node, version: int, attributes: Mapping[str, object], shape: tuple[object, ...]) -> dict[str, object]:
     rank = len(shape)
     if node.op_type == "Transpose":
@@ -234,9 +228,6 @@ def _softmax_version(node: Node, version: int) -> int:
     """Return the operator set version that defines the node's Softmax; the runtime's quantized form names it."""
     named = node.attributes.get("opset", version) if node.op_type.startswith("QLinear") else version
     return named if isinstance(named, int) else version
-
-
-# --- sizes ----------------------------------------------------------------------------------------------------------
 
 
 def _sizes(node: Node, attributes: Mapping[str, object], shapes: Sequence[Shape]) -> dict[str, object]:

@@ -179,9 +179,6 @@ def _text(shape: Shape) -> str:
     return "unknown" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
-# --- the name that an exporter gives the total length -----------------------------------------------------------------
-
-
 def total_lengths(model: onnx.ModelProto) -> dict[str, str]:
     """Return each dimension of a mask that is the past and the new tokens, as an expression of the two.
 

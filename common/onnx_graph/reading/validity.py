@@ -100,9 +100,6 @@ def _stored(graph: onnx.GraphProto) -> Iterator[TensorProto]:
             yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
-
-
 def _defined(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield every name that a graph defines; an initializer may be an input, too."""
     stored = chain(graph.initializer, (sparse.values for sparse in graph.sparse_initializer))
@@ -151,9 +148,6 @@ def _quoted(names: Iterable[str]) -> str:
     return listed(map(repr, names), MOST_NAMED)
 
 
-# --- nodes ----------------------------------------------------------------------------------------------------------
-
-
 def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: onnx.checker.C.CheckerContext) -> None:
     """Check operands and attributes against the operator's schema; ONNX Runtime's own operators have none here."""
     if not has_schema(node.op_type, opsets.get(node.domain, 0), node.domain):
@@ -185,9 +179,6 @@ def _without_payloads(node: onnx.NodeProto) -> onnx.NodeProto:
         else:
             copy.attribute.append(attribute)
     return copy
-
-
-# --- stored tensors -------------------------------------------------------------------------------------------------
 
 
 def _require_payload(tensor: TensorProto) -> None:

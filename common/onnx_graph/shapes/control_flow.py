@@ -94,9 +94,6 @@ def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
     return int(value.item())
 
 
-# --- If -------------------------------------------------------------------------------------------------------------
-
-
 def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
     """Infer the branch that is taken; if the condition is unknown, infer what holds for both."""
     results = {body.attribute: len(body.outputs) for body in bodies}
@@ -133,9 +130,6 @@ def _larger(left: Shape, right: Shape) -> Shape:
     if left is None or right is None or len(left) != len(right) or None in left or None in right:
         return common_shape(left, right)
     return tuple(max(dims) for dims in zip(left, right, strict=True))
-
-
-# --- Loop -----------------------------------------------------------------------------------------------------------
 
 
 def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
@@ -215,9 +209,6 @@ def _goes_on(state: InferenceState, node: onnx.NodeProto, body: Region) -> bool 
     if name == body.inputs[1]:
         return True
     return None if value is None else bool(_single(node, value, "condition"))
-
-
-# --- Scan -----------------------------------------------------------------------------------------------------------
 
 
 def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:

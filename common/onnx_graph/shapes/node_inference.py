@@ -33,9 +33,8 @@ from common.onnx_graph.shapes.upper_bounds import upper_bound
 
 LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor, or from a matrix
 IR_VERSION = 10
-_REASON = re.compile(
-    r"^(?:\[\w+Error\]|\(op_type:.*?\):|Inference error\(s\):|\s)+"
-)  # before the reason in an error of ONNX
+# What is before the reason in an error of ONNX.
+_REASON = re.compile(r"^(?:\[\w+Error\]|\(op_type:.*?\):|Inference error\(s\):|\s)+")
 
 
 def infer_node(state: InferenceState, node: onnx.NodeProto) -> None:
@@ -62,57 +61,43 @@ def by_value(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType
 
 
 def _by_schema(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
-    version = state.opsets.get(node.domain, 0)
-    if not has_schema(node.op_type, version, node.domain):
-        return {}
-    if any(name not in state.types for name in node.input if name):
+    has_types = all(name in state.types for name in node.input if name)
+    if not has_types or not has_schema(node.op_type, state.opsets.get(node.domain, 0), node.domain):
         return {}
     types = [state.types[name] if name else None for name in node.input]
     values = [_small_value(state, name) if name else None for name in node.input]
     imports = tuple(state.opsets.items())
     is_plain = not holds_bodies(node) and not any(isinstance(known, onnx.TypeProto) for known in types)
     if is_plain and all(value is None or is_small(value) for value in values):
-        inferred = _kept(nameless(node), tuple(types), tuple(map(frozen, values)), version, imports)
+        inferred = _kept(nameless(node), tuple(types), tuple(map(frozen, values)), imports)
     else:
-        inferred = _inferred(node, types, values, version, imports)
+        inferred = _inferred(node, types, values, imports)
     return {name: learned for name, learned in zip(node.output, inferred, strict=False) if name and learned}
 
 
 @lru_cache(MOST_KEPT)
 def _kept(
-    content: bytes,
-    types: tuple[TensorType | None, ...],
-    values: tuple[Frozen | None, ...],
-    version: int,
-    imports: Opsets,
+    content: bytes, types: tuple[TensorType | None, ...], values: tuple[Frozen | None, ...], imports: Opsets
 ) -> tuple[ValueType | None, ...]:
     """Return what was inferred for a node of the same attributes and operands; a model has many alike."""
     arrays = [None if key is None else thawed(key) for key in values]
-    return _inferred(onnx.NodeProto.FromString(content), types, arrays, version, imports)
+    return _inferred(onnx.NodeProto.FromString(content), types, arrays, imports)
 
 
 def _inferred(
-    node: onnx.NodeProto,
-    types: Sequence[ValueType | None],
-    values: Sequence[Array | None],
-    version: int,
-    imports: Opsets,
+    node: onnx.NodeProto, types: Sequence[ValueType | None], values: Sequence[Array | None], imports: Opsets
 ) -> tuple[ValueType | None, ...]:
     try:
-        return _inferred_by_schema(node, types, values, version, imports)
+        return _inferred_by_schema(node, types, values, imports)
     except INVALID:
         return ()
 
 
 def _inferred_by_schema(
-    node: onnx.NodeProto,
-    types: Sequence[ValueType | None],
-    values: Sequence[Array | None],
-    version: int,
-    imports: Opsets,
+    node: onnx.NodeProto, types: Sequence[ValueType | None], values: Sequence[Array | None], imports: Opsets
 ) -> tuple[ValueType | None, ...]:
     """Return the types of the outputs; ONNX raises one of ``INVALID`` for operands that the operator does not allow."""
-    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    schema = onnx.defs.get_schema(node.op_type, dict(imports).get(node.domain, 0), node.domain)
     operands = [*zip(node.input, types, values, strict=True)]
     protos = {name: type_proto(known) for name, known, _ in operands if known is not None}
     data = {name: numpy_helper.from_array(value) for name, _, value in operands if value is not None}
@@ -145,7 +130,7 @@ def require_allowed(state: InferenceState, node: onnx.NodeProto, fixed: Containe
     types = [_of_rank(state.types[name], name in fixed) if name else None for name in node.input]
     values = [_small_value(state, name) if name in fixed else None for name in node.input]
     try:
-        _inferred_by_schema(node, types, values, version, tuple(state.opsets.items()))
+        _inferred_by_schema(node, types, values, tuple(state.opsets.items()))
     except INVALID as error:
         raise MalformedNodeError(node.name, node.op_type, _REASON.sub("", str(error).strip().splitlines()[0])) from None
 

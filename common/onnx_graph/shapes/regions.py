@@ -122,9 +122,6 @@ def _renamed(node: onnx.NodeProto, names: ChainMap[str, str]) -> onnx.NodeProto:
     return copy
 
 
-# --- the shared graph -----------------------------------------------------------------------------------------------
-
-
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
     """Return the shared graph of a model; a branch that never runs is left out."""
     nodes = tuple(_nodes(region, bodies))

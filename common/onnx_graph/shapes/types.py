@@ -31,10 +31,6 @@ class TensorType:
     shape: Shape
 
     @property
-    def is_known(self) -> bool:
-        return self.shape is not None and None not in self.shape
-
-    @property
     def element_count(self) -> int | None:
         return prod(self.shape) if self.shape is not None and None not in self.shape else None
 
@@ -63,7 +59,7 @@ def _shared_type(content: bytes) -> ValueType:
 
 
 def is_complete(known: ValueType | None) -> bool:
-    return known is not None and (not isinstance(known, TensorType) or known.is_known)
+    return known is not None and (not isinstance(known, TensorType) or known.element_count is not None)
 
 
 def fixed_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
@@ -114,9 +110,6 @@ def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:
     if isinstance(value, onnx.TypeProto):
         return Tensor(name, str(value.WhichOneof("value")).removesuffix("_type"), 0, None, kind)
     return Tensor(name, dtype_name(value.element_type), element_bits(value.element_type), value.shape, kind)
-
-
-# --- element types ---------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -68,9 +68,6 @@ def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
     return (*shape[:axis], dim, *shape[axis + 1 :])
 
 
-# --- selection ------------------------------------------------------------------------------------------------------
-
-
 @bound("NonZero")
 def nonzero(call: OperatorCall) -> list[Shape]:
     """Return a column of ``rank`` indices per element: all may be nonzero. A scalar counts as rank 1."""
@@ -134,7 +131,7 @@ def split(call: OperatorCall) -> list[Shape]:
     extents = [shape[axis] if size is None else size for size in sizes]
     if not call.has(1) and call.attribute("split") is None and shape[axis] is not None:
         extents = [-(-shape[axis] // parts)] * parts
-    return [(*shape[:axis], extent, *shape[axis + 1 :]) for extent in extents]
+    return [_replaced(shape, axis, extent) for extent in extents]
 
 
 @bound(*REDUCTIONS)
@@ -152,9 +149,6 @@ def string_normalizer(call: OperatorCall) -> list[Shape]:
     if len(shape) not in (1, 2):
         raise UnfitError
     return [(*shape[:-1], None if shape[-1] is None else max(1, shape[-1]))]
-
-
-# --- sequences ------------------------------------------------------------------------------------------------------
 
 
 @bound("DynamicTimeWarping", domains=(MICROSOFT,))

@@ -111,7 +111,7 @@ class Values:
 
     def _extent(self, node: onnx.NodeProto) -> Array | None:
         operand = self.types.get(node.input[0])
-        if not isinstance(operand, TensorType) or not operand.is_known:
+        if not isinstance(operand, TensorType) or operand.element_count is None:
             return None
         dims = np.array(operand.shape, np.int64)
         if node.op_type == "Size":

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
+from math import prod
 
 from common.graphs.expressions import dimension, smaller
 from common.graphs.graph import Body, Count, Dim, is_symbolic
@@ -104,14 +105,10 @@ def number(count: Count | None) -> int | None:
     return int(count) if count <= LARGEST_CELL else None
 
 
+@lru_cache(MOST_KEPT)
 def expression(count: Count | None) -> str:
     """Return the text of a count that a numeric cell cannot hold: a symbolic expression or a large number."""
-    return "" if count is None or number(count) is not None else _text(count)
-
-
-@lru_cache(MOST_KEPT)
-def _text(count: Count) -> str:
-    return str(count)
+    return "" if count is None or number(count) is not None else str(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ class _Form:
     coefficients: tuple[int, ...]
 
     def at(self, values: Sequence[Count]) -> Count:
-        return _product(values[index] for index in self.chosen) * (self.constant + _dot(self.coefficients, values))
+        return prod(values[index] for index in self.chosen) * (self.constant + _dot(self.coefficients, values))
 
 
 class _Fit:
@@ -149,7 +146,7 @@ class _Fit:
 
     def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> _Form | None:
         samples = self._samples[: len(extents)]
-        factors = [_product(sample[index] for index in chosen) for sample in samples]
+        factors = [prod(sample[index] for index in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
             return None
         affine = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
@@ -179,13 +176,6 @@ class _Fit:
         if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
             return None
         return smaller(end, form.at(self._symbols))
-
-
-def _product(factors: Iterator[Count]) -> Count:
-    result = 1
-    for factor in factors:
-        result = result * factor
-    return result
 
 
 def _dot(left: Sequence[Count], right: Sequence[Count]) -> Count:

@@ -300,9 +300,6 @@ def _in_window(operation: Operation, keys: Count, others: int = 0) -> Count:
     return smaller(window - others, keys) if window > 0 else keys
 
 
-# --- linear attention ----------------------------------------------------------------------------------------------
-
-
 @formula("LinearAttention")
 @formula("LinearAttention", domains=(MICROSOFT,))
 def count_linear_attention(operation: Operation) -> Cost:
@@ -323,9 +320,6 @@ def count_linear_attention(operation: Operation) -> Cost:
     step = groups * (gated * state + delta * 2 * value_width) + readouts * value_width
     exponentials = operation.elements(4) if gated and operation.has(4) else 0
     return Cost(macs, batch * tokens * step + exponentials)
-
-
-# --- rotary embeddings ---------------------------------------------------------------------------------------------
 
 
 @formula("RotaryEmbedding")

@@ -19,10 +19,6 @@ from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, fo
 Labels = tuple[str, ...]
 
 
-class EquationError(Exception):
-    """An equation that does not fit its operands."""
-
-
 @dataclass(frozen=True, slots=True)
 class Equation:
     """The labels of each operand and of the result, and the extent of each label."""
@@ -35,23 +31,26 @@ class Equation:
         return prod(self.extents[label] for label in labels)
 
 
-def parse(equation: str, shapes: Sequence[tuple[Count, ...]]) -> Equation:
+def _parsed(operation: Operation) -> Equation:
     """Read an equation: spaces are ignored, an ellipsis means leading axes that broadcast."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
+    shapes = [operation.shape(index) for index in range(len(operation.inputs))]
+    left, arrow, right = operation.text("equation", "").replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise EquationError(f"its equation has {len(terms)} terms for {len(shapes)} operands")
+        raise operation.malformed(f"its equation has {len(terms)} terms for {len(shapes)} operands")
     operands = tuple(tuple(_labels(term, len(shape))) for term, shape in zip(terms, shapes, strict=True))
     extents: dict[str, Count] = {}
     for labels, shape in zip(operands, shapes, strict=True):
         if len(labels) != len(shape):
-            raise EquationError(f"its equation has {len(labels)} labels for an operand of {len(shape)} dimensions")
+            raise operation.malformed(
+                f"its equation has {len(labels)} labels for an operand of {len(shape)} dimensions"
+            )
         for label, extent in zip(labels, shape, strict=True):
             extents[label] = broadcast(extents.get(label, 1), extent)
     covered = max((sum(label.isdigit() for label in labels) for labels in operands), default=0)
     result = tuple(_labels(right, None, covered)) if arrow else _implicit(left, covered)
     if unknown := set(result) - extents.keys():
-        raise EquationError(f"its result has labels that no operand has: {', '.join(sorted(unknown))}")
+        raise operation.malformed(f"its result has labels that no operand has: {', '.join(sorted(unknown))}")
     return Equation(operands, result, extents)
 
 
@@ -75,11 +74,7 @@ def _implicit(left: str, covered: int) -> Labels:
 @formula("Einsum")
 def count_einsum(operation: Operation) -> Cost:
     """Count the MACs of the products of pairs, and one FLOP per element that is summed before a product."""
-    shapes = [operation.shape(index) for index in range(len(operation.inputs))]
-    try:
-        equation = parse(operation.text("equation", ""), shapes)
-    except EquationError as error:
-        raise operation.malformed(str(error)) from error
+    equation = _parsed(operation)
     macs, flops, gemm = 0, 0, None
     current: Labels = ()
     for place, labels in enumerate(equation.operands):
@@ -94,7 +89,7 @@ def count_einsum(operation: Operation) -> Cost:
             macs += gemm.batch * gemm.m * gemm.k * gemm.n
             current = tuple(label for label in dict.fromkeys((*current, *added)) if label in needed)
         flops += additions
-    return Cost(macs, flops, gemm if len(shapes) == 2 else None)
+    return Cost(macs, flops, gemm if len(equation.operands) == 2 else None)
 
 
 def _reduce(equation: Equation, labels: Labels, needed: set[str]) -> tuple[Labels, Count]:

@@ -9,7 +9,7 @@ docs/ContribOperators.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
 
@@ -89,23 +89,15 @@ QUANTIZED_UNARY = {
 QUANTIZED_BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3), "QLinearWhere": (1, 4)}
 
 
-def _flops(operation: Operation, per_element: int) -> int:
+def _count(operation: Operation, elements: Callable[[Operation], Count], flops: int) -> Cost:
     addend = ADDENDS.get(operation.node.op_type) if operation.node.domain == MICROSOFT else None
-    return per_element + (operation.has(addend) if addend is not None else 0)
+    return Cost(other_flops=(flops + (operation.has(addend) if addend is not None else 0)) * elements(operation))
 
 
-def _per_output(operation: Operation, flops: int) -> Cost:
-    return Cost(other_flops=_flops(operation, flops) * operation.output_elements())
-
-
-def _per_input(operation: Operation, flops: int) -> Cost:
-    return Cost(other_flops=_flops(operation, flops) * operation.elements(0))
-
-
-for _table, _count in ((PER_OUTPUT, _per_output), (PER_INPUT, _per_input)):
+for _table, _elements in ((PER_OUTPUT, Operation.output_elements), (PER_INPUT, partial(Operation.elements, index=0))):
     for _domain, _rows in _table.items():
-        for _per_element, _names in _rows.items():
-            formula(*_names.split(), domains=(_domain,))(partial(_count, flops=_per_element))
+        for _flops, _names in _rows.items():
+            formula(*_names.split(), domains=(_domain,))(partial(_count, elements=_elements, flops=_flops))
 
 
 @formula("Sum", "Max", "Min", "Mean")
@@ -150,9 +142,6 @@ def count_engram_gate(operation: Operation) -> Cost:
     per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
     rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
     return Cost(other_flops=per_element * gates + 9 * rows)
-
-
-# --- normalizations -------------------------------------------------------------------------------------------------
 
 
 @formula("GroupNorm", "SkipGroupNorm", domains=(MICROSOFT,))
@@ -207,9 +196,6 @@ def _embedded(operation: Operation, *, positions_given: bool, dequantized: int) 
     reads: dict[int, Count] = {index: operation.touched_bytes(index, rows[index] * hidden) for index in tables}
     flops = LAYER_NORM + len(tables) - 1 + dequantized * len(tables)
     return Cost(other_flops=flops * tokens * hidden, reads=reads)
-
-
-# --- quantized forms ------------------------------------------------------------------------------------------------
 
 
 def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:

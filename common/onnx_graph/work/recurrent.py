@@ -32,29 +32,21 @@ CELLS: Mapping[str, Cell] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Recurrence:
-    """Sizes of a recurrent layer; ``steps`` are time steps · batch · directions."""
+def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
+    """Return time steps · batch · directions, the inputs, and the hidden units.
 
-    steps: Count
-    inputs: Count
-    hidden: Count
-
-
-def _recurrence(operation: Operation) -> Recurrence:
-    """Return the sizes. X is (time, batch, inputs) or (batch, time, inputs), R (directions, gates · hidden, hidden)."""
+    X is (time, batch, inputs) or (batch, time, inputs), R (directions, gates · hidden, hidden).
+    """
     length, batch, inputs = operation.shape(0, rank=3)
     directions = 2 if operation.text("direction", "forward") == "bidirectional" else 1
-    hidden = operation.integer("hidden_size", 0) or operation.dim(2, 2)
-    return Recurrence(length * batch * directions, inputs, hidden)
+    return length * batch * directions, inputs, operation.integer("hidden_size", 0) or operation.dim(2, 2)
 
 
 def _count(operation: Operation, cell: Cell) -> Cost:
     """Count steps · gates · hidden · (inputs + hidden) MACs; the biases are added once, 1 FLOP per gate."""
-    size = _recurrence(operation)
-    macs = size.steps * cell.gates * size.hidden * (size.inputs + size.hidden)
+    steps, inputs, hidden = _sizes(operation)
     flops = cell.flops + operation.has(3) * cell.gates + operation.has(7) * cell.peephole_flops
-    return Cost(macs, size.steps * size.hidden * flops)
+    return Cost(steps * cell.gates * hidden * (inputs + hidden), steps * hidden * flops)
 
 
 @formula(*CELLS)
@@ -66,6 +58,6 @@ def count_recurrent(operation: Operation) -> Cost:
 @formula("DynamicQuantizeLSTM", domains=(MICROSOFT,))
 def count_dynamic_quantize_lstm(operation: Operation) -> Cost:
     """Count an LSTM that quantizes inputs and states (5 FLOPs per element) and scales the integer products (2 each)."""
-    size, gates = _recurrence(operation), CELLS["LSTM"].gates
-    quantize = QUANTIZE_DYNAMICALLY * size.steps * (size.inputs + size.hidden)
-    return _count(operation, CELLS["LSTM"]).plus(quantize + DEQUANTIZE * size.steps * 2 * gates * size.hidden)
+    (steps, inputs, hidden), cell = _sizes(operation), CELLS["LSTM"]
+    quantize = QUANTIZE_DYNAMICALLY * steps * (inputs + hidden)
+    return _count(operation, cell).plus(quantize + DEQUANTIZE * steps * 2 * cell.gates * hidden)

@@ -79,20 +79,24 @@ class Operation:
 
     def shape(self, index: int, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
         """Return the shape of operand ``index``, which must have ``rank`` dimensions, or at least ``least``."""
-        shape = _known(self.inputs[index] if index < len(self.inputs) else None)
-        return self._of_rank(shape, f"operand {index}", rank, least)
+        return self._shape(self.inputs, f"operand {index}", index, rank, least)
 
     def output_shape(self, index: int = 0, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
         """Return the shape of output ``index``, which must have ``rank`` dimensions, or at least ``least``."""
-        shape = _known(self.outputs[index] if index < len(self.outputs) else None)
-        return self._of_rank(shape, f"output {index}", rank, least)
+        return self._shape(self.outputs, f"output {index}", index, rank, least)
 
-    def _of_rank(self, shape: tuple[Count, ...], name: str, rank: int | None, least: int) -> tuple[Count, ...]:
-        if rank is not None and len(shape) != rank:
-            raise self.malformed(f"{name} has {len(shape)} dimensions instead of {rank}")
-        if len(shape) < least:
-            raise self.malformed(f"{name} has {len(shape)} dimensions, fewer than {least}")
-        return shape
+    def _shape(
+        self, tensors: tuple[Tensor | None, ...], name: str, index: int, rank: int | None, least: int
+    ) -> tuple[Count, ...]:
+        tensor = tensors[index] if index < len(tensors) else None
+        if tensor is None or tensor.shape is None or None in tensor.shape:
+            raise UnknownShapeError
+        count = len(tensor.shape)
+        if rank is not None and count != rank:
+            raise self.malformed(f"{name} has {count} dimensions instead of {rank}")
+        if count < least:
+            raise self.malformed(f"{name} has {count} dimensions, fewer than {least}")
+        return tensor.shape
 
     def dim(self, index: int, axis: int) -> Count:
         """Return one dimension of operand ``index``; the others may be unknown."""
@@ -204,12 +208,6 @@ class Operation:
     def text(self, name: str, default: str) -> str:
         value = self.attribute(name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _known(tensor: Tensor | None) -> tuple[Count, ...]:
-    if tensor is None or tensor.shape is None or None in tensor.shape:
-        raise UnknownShapeError
-    return tensor.shape
 
 
 def contraction(gemm: Gemm, other_flops: Count = 0, dequantized: Count = 0) -> Cost:

@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, TypeProto, helper
 
 from common.graphs.graph import Shape
-from common.graphs.operators import ONNX
+from common.graphs.operators import MICROSOFT, ONNX
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, rule
 
@@ -53,54 +53,23 @@ LIKENESSES: dict[str, Likeness] = {
     "ComplexMulConj": Likeness("Mul", (0, 1)),
 }
 
-# Operator -> for each output the operand whose type and shape it has.
-SAME: dict[str, tuple[int, ...]] = {
-    "BiasAdd": (0,),
-    "BiasGelu": (0,),
-    "BiasSoftmax": (0,),
-    "BranchwiseRMSNorm": (0,),
-    "DecoderAttention": (0,),
-    "EngramGate": (0, 0),
-    "FastGelu": (0,),
-    "GatedAdd": (0,),
-    "GatedRMSNorm": (0,),
-    "Gelu": (0,),
-    "GemmaRotaryEmbedding": (1, 3),
-    "GroupNorm": (0,),
-    "HyperConnectionPostMix": (0,),
-    "Inverse": (0,),
-    "LinearAttentionGate": (0, 3),
-    "LongformerAttention": (0,),
-    "MRotaryEmbedding": (0,),
-    "MoE": (0,),
-    "NGramRepeatBlock": (1,),
-    "QLinearLeakyRelu": (0,),
-    "QLinearSigmoid": (0,),
-    "QLinearSoftmax": (0,),
-    "QMoE": (0,),
-    "QOrderedGelu": (0,),
-    "QOrderedLayerNormalization": (0,),
-    "QOrderedLongformerAttention": (0,),
-    "QuickGelu": (0,),
-    "RotaryEmbedding": (0,),
-    "ScaledSiLU": (0,),
-    "SkipGroupNorm": (0, 0),
-    "Trilu": (0,),
-    "VarlenCausalConvWithState": (0, 4),
+# Operators whose outputs have the types and shapes of these operands, by domain. In ONNX's own: experimental operators
+# of early ONNX that the runtime still has, its copies between devices, an operator whose first version (operator set
+# 18) is a function without inference, and Dropout, whose mask has no shape before operator set 12.
+SAME: dict[tuple[str, tuple[int, ...]], str] = {
+    (MICROSOFT, (0,)): "BiasAdd BiasGelu BiasSoftmax BranchwiseRMSNorm DecoderAttention FastGelu GatedAdd GatedRMSNorm "
+    "Gelu GroupNorm HyperConnectionPostMix Inverse LongformerAttention MRotaryEmbedding MoE QLinearLeakyRelu "
+    "QLinearSigmoid QLinearSoftmax QMoE QOrderedGelu QOrderedLayerNormalization QOrderedLongformerAttention QuickGelu "
+    "RotaryEmbedding ScaledSiLU Trilu",
+    (MICROSOFT, (0, 0)): "EngramGate SkipGroupNorm",
+    (MICROSOFT, (0, 3)): "LinearAttentionGate",
+    (MICROSOFT, (0, 4)): "VarlenCausalConvWithState",
+    (MICROSOFT, (1,)): "NGramRepeatBlock",
+    (MICROSOFT, (1, 3)): "GemmaRotaryEmbedding",
+    (ONNX, (0,)): "Affine GroupNormalization ImageScaler MemcpyFromHost MemcpyToHost ParametricSoftplus Scale "
+    "ScaledTanh ThresholdedRelu",
+    (ONNX, (0, 0)): "Dropout",
 }
-# In ONNX's own domain: experimental operators of early ONNX that the runtime still has, its copies between devices, and
-# an operator whose first version (operator set 18) is a function without inference.
-SAME_IN_ONNX = (
-    "Affine",
-    "GroupNormalization",
-    "ImageScaler",
-    "MemcpyFromHost",
-    "MemcpyToHost",
-    "ParametricSoftplus",
-    "Scale",
-    "ScaledTanh",
-    "ThresholdedRelu",
-)
 
 
 def infer_as(
@@ -164,8 +133,5 @@ def _same_as(call: OperatorCall, operands: tuple[int, ...]) -> list[Output]:
 
 for _op_type, _likeness in LIKENESSES.items():
     rule(_op_type)(partial(infer_as, likeness=_likeness))
-for _op_type, _operands in SAME.items():
-    rule(_op_type)(partial(_same_as, operands=_operands))
-for _op_type in SAME_IN_ONNX:
-    rule(_op_type, domains=(ONNX,))(partial(_same_as, operands=(0,)))
-rule("Dropout", domains=(ONNX,))(partial(_same_as, operands=(0, 0)))  # before operator set 12, the mask has no shape
+for (_domain, _operands), _names in SAME.items():
+    rule(*_names.split(), domains=(_domain,))(partial(_same_as, operands=_operands))

@@ -106,11 +106,8 @@ def multi_head_attention(call: OperatorCall) -> list[Output]:
 
 
 def _keys_and_values(call: OperatorCall, heads: int) -> tuple[Dim, Dim, Dim]:
-    if not call.has(1):
-        _, length, _, _, head_size = call.dims(0, 5)
-        return length, head_size, head_size
-    if _rank(call, 1) == 5:
-        _, length, _, _, head_size = call.dims(1, 5)
+    if not call.has(1) or _rank(call, 1) == 5:
+        _, length, _, _, head_size = call.dims(int(call.has(1)), 5)
         return length, head_size, head_size
     if _rank(call, 1) == 4:
         _, _, length, head_size = call.dims(1, 4)
@@ -207,9 +204,6 @@ def restore_padding(call: OperatorCall) -> list[Output]:
 def relative_position_bias(call: OperatorCall) -> list[Output]:
     """Return 1×n×query×key of a table of buckets×n; both lengths are values."""
     return [(call.element_type(0), (1, call.dims(0, 2)[1], call.scalar(1), call.scalar(2)))]
-
-
-# --- recurrences ----------------------------------------------------------------------------------------------------
 
 
 @rule("DynamicQuantizeLSTM")
