@@ -107,10 +107,7 @@ def _writers(graph: Graph, node: Node) -> list[str]:
 
 
 def _nearest(
-    graph: Graph,
-    owners: Iterable[Node],
-    inserted: Container[str],
-    neighbours: Callable[[Graph, Node], Iterable[str]],
+    graph: Graph, owners: Iterable[Node], inserted: Container[str], neighbours: Callable[[Graph, Node], Iterable[str]]
 ) -> dict[str, str]:
     """Return the nearest owner of each inserted node, by one breadth-first search from all owners at once."""
     frontier = deque((node, node.name) for node in owners)

@@ -17,7 +17,7 @@ from common.graphs.expressions import upper_limit
 from common.graphs.graph import Count, Graph, Shape, Tensor
 from common.messages.errors import UnusableValueError
 from common.messages.names import quoted
-from common.onnx_graph.symbols.lengths import CACHES, cache_operands, extent, new_tokens
+from common.onnx_graph.symbols.lengths import CACHES, cache_operands, extent, graph_inputs, new_tokens
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 SCATTERS = ("ScatterND", "ScatterElements")
@@ -71,7 +71,7 @@ def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[Ca
         UnusableValueError: the model has no such name, or an output does not fit its input; the error names both and
             the reason.
     """
-    inputs = [name for name, tensor in graph.tensors.items() if tensor.kind == "input"]
+    inputs = _inputs(graph)
     for name, output in (given or {}).items():
         for one, known, kind in ((name, inputs, "input"), (output, graph.outputs, "output")):
             if one not in known:
@@ -87,20 +87,22 @@ def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[Ca
 
 def cache_names(graph: Graph, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the output of each input that is a cache by its name, whether or not the output fits the input."""
-    return paired_names(
-        (name for name, tensor in graph.tensors.items() if tensor.kind == "input"), graph.outputs, given
-    )
+    return paired_names(_inputs(graph), graph.outputs, given)
+
+
+def _inputs(graph: Graph) -> list[str]:
+    return [name for name, tensor in graph.tensors.items() if tensor.kind == "input"]
 
 
 def _buffers(graph: Graph) -> set[str]:
     """Return the tensors that an operator with a valid length reads."""
-    readers = [(node, operands) for node in graph.nodes if (operands := cache_operands(node))]
-    measured = (
-        node
-        for node, operands in readers
-        if any(index < len(node.inputs) and node.inputs[index] for index in operands.lengths)
-    )
-    return {name for node in measured for name in node.inputs}
+    return {
+        name
+        for node in graph.nodes
+        if (operands := cache_operands(node))
+        and any(index < len(node.inputs) and node.inputs[index] for index in operands.lengths)
+        for name in node.inputs
+    }
 
 
 def _pair(graph: Graph, past: Tensor, present: Tensor, buffers: set[str]) -> CachePair:
@@ -187,9 +189,7 @@ def total_lengths(model: onnx.ModelProto) -> dict[str, str]:
     """
     if any(cache_operands(node) in CACHES.values() for node in model.graph.node):
         return {}
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = {value.name: value for value in model.graph.input if value.name not in weights}
-    outputs = {value.name: value for value in model.graph.output}
+    inputs, outputs = graph_inputs(model), {value.name: value for value in model.graph.output}
     new = new_tokens(inputs)
     pasts = {past for pair in paired_names(inputs, outputs).items() for past in _grown_dims(inputs, outputs, *pair)}
     names = {str(extent(inputs[mask], 1)) for mask in MASKS if mask in inputs and extent(inputs[mask], 1)}

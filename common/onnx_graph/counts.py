@@ -111,21 +111,19 @@ def _cost_of_bodies(
 ) -> dict[str, Count] | None:
     costs = []
     for body in branches.get(owner, ()):
-        cost: dict[str, Count] | None = dict.fromkeys(FIGURES, 0)
+        parts: list[dict[str, Count] | None] = []
         for node in members.get(body, ()):
-            inner = _cost_of_bodies(graph, works, members, branches, node.name)
-            cost = _sum_of_figures(cost, {name: getattr(works[node.name], name) for name in FIGURES}, inner)
-        costs.append(cost)
+            own = {name: getattr(works[node.name], name) for name in FIGURES}
+            parts += [own, _cost_of_bodies(graph, works, members, branches, node.name)]
+        known = [part for part in parts if part is not None and None not in part.values()]
+        costs.append(
+            {name: sum(part[name] for part in known) for name in FIGURES} if len(known) == len(parts) else None
+        )
     if not costs:
         return dict.fromkeys(FIGURES, 0)
     is_branch = graph.by_name[owner].op_type == "If"
     is_known = all(cost == costs[0] for cost in costs) and (is_branch or not any((costs[0] or {}).values()))
     return costs[0] if is_known else None
-
-
-def _sum_of_figures(*costs: Mapping[str, Count | None] | None) -> dict[str, Count] | None:
-    known = [cost for cost in costs if cost is not None and None not in cost.values()]
-    return {name: sum(cost[name] for cost in known) for name in FIGURES} if len(known) == len(costs) else None
 
 
 def _upper_bounds(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
@@ -152,11 +150,9 @@ def bound_on_model(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Co
 def _smaller_branches(graph: Graph, upper_bounds: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
     """Return the branch with fewer FLOPs of every If whose condition is unknown."""
     flops = _by_body(graph, {node.name: upper_bounds.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
-    branches: dict[str, list[str]] = {}
-    for name, body in graph.bodies.items():
-        if _is_open(graph, body):
-            branches.setdefault(body.owner, []).append(name)
-    return {min(names, key=lambda name: _size(flops[name])) for names in branches.values() if len(names) > 1}
+    bodies = _bodies_by_owner(graph).values()
+    branches = ([name for name in names if _is_open(graph, graph.bodies[name])] for names in bodies)
+    return {min(names, key=lambda name: _size(flops[name])) for names in branches if len(names) > 1}
 
 
 def _bodies_by_owner(graph: Graph) -> dict[str, list[str]]:

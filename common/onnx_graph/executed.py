@@ -24,13 +24,7 @@ from common.onnx_graph.shapes.regions import read_region, to_graph
 from common.onnx_graph.shapes.types import element_type, named_bits, stored_bytes
 from common.onnx_graph.shapes.values import Values
 from common.onnx_graph.symbols.dimensions import bind_all, size_of
-from common.onnx_graph.symbols.lengths import (
-    length_inputs,
-    length_operands,
-    length_values,
-    longest,
-    with_values,
-)
+from common.onnx_graph.symbols.lengths import length_inputs, length_operands, length_values, longest, with_values
 from common.onnx_graph.work import Work, measure
 from common.table_rows import ExecutedEdgesRow, OpLatencyRow
 from common.table_rows import Shape as CellShape
@@ -70,8 +64,8 @@ def _executed(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int])
     given = length_values(model, lengths, partial(size_of, dimensions=dimensions))
     values = Values(types, imported_opsets(model), given)
     values.add_region(region)
-    nodes = (node for part in region.walk() for node in part.nodes)
-    numbers = {name: longest(values.find(name)) for name in (*lengths, *length_operands(nodes))}
+    names = (*lengths, *length_operands(region.every_node()))
+    numbers = {name: longest(values.find(name)) for name in names}
     return with_values(to_graph(region, types, {}), numbers)
 
 
@@ -106,8 +100,7 @@ def executed_sizes(executed: Graph, traced: Iterable[OpLatencyRow]) -> dict[str,
         if node is None:
             remedy = "both files must come from one run of <op_latency>"
             raise UpstreamError("op_latency.csv", f"{row['executed_node']} is not in the executed graph", remedy)
-        names = node.outputs
-        for name, dtype, shape in zip(names, row["output_dtypes"], row["output_shapes"], strict=False):
+        for name, dtype, shape in zip(node.outputs, row["output_dtypes"], row["output_shapes"], strict=False):
             known = _traced(shape)
             sizes[name] = None if known is None or None in known else stored_bytes(dtype, known)
     return sizes
@@ -198,7 +191,6 @@ def _operand_shapes(
 def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str]) -> list[ExecutedEdgesRow]:
     """Return every tensor between two nodes that ran, and the graph's own inputs and outputs, as rows."""
     ends = timed | {""}
-    edges = (edge for edge in executed.edges() if edge.producer in ends and edge.consumer in ends)
     return [
         {
             "tensor": edge.tensor,
@@ -206,7 +198,8 @@ def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str])
             "consumer": edge.consumer,
             "tensor_bytes": sizes[edge.tensor],
         }
-        for edge in edges
+        for edge in executed.edges()
+        if edge.producer in ends and edge.consumer in ends
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -136,17 +137,17 @@ def _graphs(
         region, exact, bounds = _infer(model, used, given, Learned())
         numbers = _lengths(region, exact, given, used)
         largest = _graph(region, bounds, numbers) if bounds else None
-        return _graph(region, exact, numbers), largest, _operand_values(region, exact)
+        return _graph(region, exact, numbers), largest, operand_values(region.every_node(), exact.values.find)
     learned = Learned(read_region(model.graph))
     samples: list[Sample] = []
     bounded: list[Sample | None] = []
     lengths: list[Mapping[str, int | None]] = []
     operands: OperandValues = {}
     for sample in sample_bindings(unbound):
-        region, exact, bounds = _infer(_copy(model), {**used, **sample}, given, learned)
+        region, exact, bounds = _infer(copy.deepcopy(model), {**used, **sample}, given, learned)
         if not samples:
             learned.keep(exact, bounds)
-            operands = _operand_values(region, exact)
+            operands = operand_values(region.every_node(), exact.values.find)
         lengths.append(_lengths(region, exact, given, {**used, **sample}))
         samples.append((exact.different(region), exact.bodies))
         bounded.append((bounds.different(region), bounds.bodies) if bounds and learned.has_bounds else None)
@@ -161,16 +162,10 @@ def _graphs(
     return graph, with_values(to_graph(region, *bounds_fit), numbers), operands
 
 
-def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
-    nodes = (node for part in region.walk() for node in part.nodes)
-    return operand_values(nodes, inference.values.find)
-
-
 def _lengths(
     region: Region, inference: InferenceState, given: _Given, dimensions: Mapping[str, int]
 ) -> dict[str, int | None]:
-    nodes = (node for part in region.walk() for node in part.nodes)
-    operands = {name: longest(inference.values.find(name)) for name in length_operands(nodes)}
+    operands = {name: longest(inference.values.find(name)) for name in length_operands(region.every_node())}
     return {**operands, **given.numbers(dimensions)}
 
 
@@ -178,17 +173,8 @@ def _graph(region: Region, inference: InferenceState, numbers: Mapping[str, Coun
     return with_values(to_graph(region, inference.types, inference.bodies), numbers)
 
 
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
 def _infer(
-    model: onnx.ModelProto,
-    dimensions: Mapping[str, int],
-    given: _Given,
-    learned: Learned,
+    model: onnx.ModelProto, dimensions: Mapping[str, int], given: _Given, learned: Learned
 ) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
     region, exact = infer_model(model, given.at(model, dimensions), learned)

@@ -145,11 +145,8 @@ def named_model(path: Path) -> NamedModel | None:
 def naming_notes(named: NamedModel | None) -> list[str]:
     if named is None or not named.renamed_count:
         return []
-    nodes = (
-        "1 node without a name of its own was"
-        if named.renamed_count == 1
-        else (f"{named.renamed_count} nodes without a name of their own were")
-    )
+    count = named.renamed_count
+    nodes = "1 node without a name of its own was" if count == 1 else f"{count} nodes without a name of their own were"
     return [f"{nodes} named, as in op_metrics.csv"]
 
 

@@ -11,6 +11,7 @@ Wire format: https://protobuf.dev/programming-guides/encoding/; field numbers: o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -69,18 +70,9 @@ def scan(path: Path) -> ScannedModel:
     Raises:
         PipelineError: there is no such file, or it is not ONNX, or it is truncated.
     """
-    try:
-        with open_regular(path) as file:
-            state = file_state(file.fileno())
-            if not file.seek(0, 2):
-                raise PipelineError(path, "is empty", "it is not an ONNX model")
-            # The map closes with its last reference: after an error, the traceback still holds slices of it.
-            walk = _Walk(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            stripped = walk.strip(memoryview(walk.mapped), "model")
-    except OSError as error:
-        raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
-    except (_WireError, RecursionError) as error:
-        raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
+    with _mapped(path) as (mapped, state):
+        walk = _Walk(mapped)
+        stripped = walk.strip(memoryview(mapped), "model")
     digest = hashlib.sha256(stripped)
     digest.update(repr(walk.dropped).encode())
     model, beside = _parsed(path, stripped)
@@ -90,18 +82,28 @@ def scan(path: Path) -> ScannedModel:
 def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
     """Return the named initializers of the main graph, with their data where these are in the file itself."""
     tensors: dict[str, onnx.TensorProto] = {}
+    with _mapped(path) as (mapped, _):
+        for tensor in _parts(memoryview(mapped), GRAPH, INITIALIZER):
+            name = b"".join(_parts(tensor, TENSOR_NAME)).decode(errors="replace")
+            if name in names:
+                tensors[name] = onnx.TensorProto.FromString(bytes(tensor))
+    return tensors
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[tuple[mmap.mmap, FileState]]:
+    """Map a model's file, and give its state; what goes wrong while it is read is an error that names it."""
     try:
         with open_regular(path) as file:
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            for tensor in _parts(view, GRAPH, INITIALIZER):
-                name = b"".join(_parts(tensor, TENSOR_NAME)).decode(errors="replace")
-                if name in names:
-                    tensors[name] = onnx.TensorProto.FromString(bytes(tensor))
+            state = file_state(file.fileno())
+            if not file.seek(0, 2):
+                raise PipelineError(path, "is empty", "it is not an ONNX model")
+            # The map closes with its last reference: after an error, the traceback still holds slices of it.
+            yield mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
-    except (_WireError, DecodeError) as error:
+    except (_WireError, DecodeError, RecursionError) as error:
         raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
-    return tensors
 
 
 def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:

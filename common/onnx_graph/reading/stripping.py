@@ -51,7 +51,8 @@ def _strip(message: Message) -> None:
         if name in message.DESCRIPTOR.fields_by_name:
             message.ClearField(name)
     if isinstance(message, onnx.TensorProto):
-        _strip_tensor(message)
+        is_shape = message.data_type == onnx.TensorProto.INT64 and len(message.dims) <= 1
+        _clear(message, *STORAGE, *(() if is_shape else PAYLOADS))
     elif isinstance(message, onnx.SparseTensorProto):
         _clear(message.values, *PAYLOADS)
         _clear(message.indices, *PAYLOADS)
@@ -62,11 +63,6 @@ def _strip(message: Message) -> None:
             if field.message_type is not None:
                 for part in value if isinstance(value, Sequence) else (value,):
                     _strip(part)
-
-
-def _strip_tensor(tensor: onnx.TensorProto) -> None:
-    is_shape = tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) <= 1
-    _clear(tensor, *STORAGE, *(() if is_shape else PAYLOADS))
 
 
 def _strip_attributes(node: onnx.NodeProto) -> None:

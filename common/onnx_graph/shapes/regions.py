@@ -52,6 +52,9 @@ class Region:
         for body in chain.from_iterable(self.bodies.values()):
             yield from body.walk()
 
+    def every_node(self) -> Iterator[onnx.NodeProto]:
+        return chain.from_iterable(part.nodes for part in self.walk())
+
     def written(self) -> Iterator[str]:
         return chain.from_iterable(part.writers for part in self.walk())
 
@@ -178,10 +181,6 @@ def _kinds(region: Region) -> dict[str, TensorKind]:
 def _aliases(region: Region) -> Iterator[tuple[str, str]]:
     for node in region.nodes:
         for body in region.bodies.get(node.name, ()):
-            yield from zip(*_inputs_with_operands(node, body), strict=False)
+            first = 1 if node.op_type == "Loop" else 0  # no operand is behind a Loop's iteration number
+            yield from zip(body.inputs[first:], node.input[first:], strict=False)
             yield from _aliases(body)
-
-
-def _inputs_with_operands(node: onnx.NodeProto, body: Region) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the inputs of a body and the operands behind them; no operand is behind a Loop's iteration number."""
-    return (body.inputs[1:], node.input[1:]) if node.op_type == "Loop" else (body.inputs, node.input)

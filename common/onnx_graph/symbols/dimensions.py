@@ -13,7 +13,7 @@ import onnx
 from common.messages.errors import UnboundDimensionsError, UnusableValueError
 from common.messages.names import quoted
 from common.onnx_graph.shapes.types import LARGEST_EXTENT, Array, fixed_dim
-from common.onnx_graph.symbols.lengths import length_inputs, longest
+from common.onnx_graph.symbols.lengths import graph_inputs, length_inputs, longest
 from common.onnx_graph.symbols.usual_sizes import usual_sizes
 
 LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
@@ -25,19 +25,13 @@ OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """Return the inputs that a caller must feed; old models list their initializers among the inputs, too."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in weights]
-
-
 def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
     """Return each dynamic dimension of the inputs with its places; one without a name is called ``INPUT.AXIS``.
 
     A length that an input holds as a value (:mod:`common.onnx_graph.symbols.lengths`) is a dimension, too.
     """
     places: dict[str, list[str]] = {}
-    for value in graph_inputs(model):
+    for value in graph_inputs(model).values():
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if fixed_dim(dim) is None:
                 places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
@@ -79,7 +73,7 @@ def used_bindings(
 
 def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
     bindings = {}
-    for value in graph_inputs(model):
+    for value in graph_inputs(model).values():
         extents = values[value.name].shape if value.name in values else ()
         for axis, (dim, extent) in enumerate(zip(value.type.tensor_type.shape.dim, extents, strict=False)):
             if fixed_dim(dim) is None:
@@ -93,7 +87,7 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
 
 def fitting_values(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
     """Return the values whose name and element type are those of an input; the others are reported later."""
-    declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
+    declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model).values()}
     return {name: value for name, value in values.items() if declared.get(name, 0) == _element_type(value)}
 
 
@@ -106,7 +100,7 @@ def _element_type(value: Array) -> int | None:
 
 def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
     """Declare the shape of each input whose rank is unknown and whose value is given."""
-    for value in graph_inputs(model):
+    for value in graph_inputs(model).values():
         declared = value.type.tensor_type
         if value.name in values and value.type.HasField("tensor_type") and not declared.HasField("shape"):
             declared.shape.SetInParent()
@@ -119,7 +113,7 @@ def require_bound(path: Path, model: onnx.ModelProto, unbound: Mapping[str, list
     if unbound:
         names = ", ".join(f"{quoted(name)} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
-        sizes = usual_sizes(path, graph_inputs(model), unbound)
+        sizes = usual_sizes(path, graph_inputs(model).values(), unbound)
         bindings = " ".join(_binding(name, size) for name, size in sizes.items())
         raise UnboundDimensionsError(f"{path}: {plural} {names} not bound", f"add for example {bindings}", sizes)
 
@@ -144,14 +138,10 @@ def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if fixed_dim(dim) is None:
-                _bind(dim, dimensions, f"{value.name}.{axis}")
-
-
-def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
-    bound = size_of(dim.dim_param or anonymous, dimensions)
-    dim.Clear()
-    if bound is not None and 0 <= bound <= LARGEST_EXTENT:
-        dim.dim_value = bound
+                bound = size_of(dim.dim_param or f"{value.name}.{axis}", dimensions)
+                dim.Clear()
+                if bound is not None and 0 <= bound <= LARGEST_EXTENT:
+                    dim.dim_value = bound
 
 
 def size_of(name: str, dimensions: Mapping[str, int]) -> int | None:

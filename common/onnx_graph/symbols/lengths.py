@@ -81,10 +81,15 @@ class LengthInput:
         return sum(known) if len(known) == len(sizes) else None
 
 
+def graph_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Return the inputs that a caller must feed; old models list their initializers among the inputs, too."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {value.name: value for value in model.graph.input if value.name not in weights}
+
+
 def length_inputs(model: onnx.ModelProto) -> dict[str, LengthInput]:
     """Return the inputs that are lengths of a cache, masks of which a graph makes one, and ``CONSTANTS``, by name."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    inputs = {value.name: value for value in model.graph.input if value.name not in weights}
+    inputs = graph_inputs(model)
     found = {name: LengthInput(name, (number,)) for name, number in CONSTANTS.items() if name in inputs}
     readers = [(node, operands) for node in model.graph.node if (operands := cache_operands(node))]
     writers = {name: node for node in model.graph.node for name in node.output} if readers else {}
@@ -141,10 +146,7 @@ def _origin(name: str, writers: Mapping[str, onnx.NodeProto]) -> tuple[str, set[
 
 
 def _grown(
-    model: onnx.ModelProto,
-    node: onnx.NodeProto,
-    operands: CacheOperands,
-    inputs: Mapping[str, onnx.ValueInfoProto],
+    model: onnx.ModelProto, node: onnx.NodeProto, operands: CacheOperands, inputs: Mapping[str, onnx.ValueInfoProto]
 ) -> tuple[Term, ...] | None:
     """Return the total length of a cache that grows, as terms; None where past and present may share a buffer."""
     if operands.past is None:
