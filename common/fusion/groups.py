@@ -10,20 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from common.fusion.patterns import (
-    HEADS,
-    INDEX_TYPES,
-    READ_AS,
-    READ_AS_BY_ATTENTION,
-    ROW_REDUCTIONS,
-    ROWS,
-    GroupKind,
-    attention_chain,
-    closed_region,
-    epilogue,
-    is_gelu,
-    row_region,
-)
+from common.fusion import patterns
 from common.graphs.graph import Node
 from common.graphs.operators import ADDITIONS, MOVEMENT, POINTWISE, POOLS
 from common.graphs.source_graph import SourceGraph
@@ -33,7 +20,7 @@ from common.graphs.source_graph import SourceGraph
 class Group:
     """Fused nodes in graph order; ``heads`` are the contractions among them."""
 
-    kind: GroupKind
+    kind: patterns.GroupKind
     nodes: tuple[str, ...]
     heads: tuple[str, ...]
     op_types: tuple[str, ...]
@@ -48,7 +35,7 @@ class Group:
 class _Seed:
     """A group that still grows. ``tail`` is the tensor that leaves it; empty if several do."""
 
-    kind: GroupKind
+    kind: patterns.GroupKind
     heads: list[str]
     nodes: list[str]
     tail: str = ""
@@ -60,7 +47,7 @@ class _Grower:
     graph: SourceGraph
     owner: dict[str, _Seed] = field(default_factory=dict)
 
-    def plant(self, kind: GroupKind, heads: Iterable[str], nodes: Iterable[str]) -> _Seed:
+    def plant(self, kind: patterns.GroupKind, heads: Iterable[str], nodes: Iterable[str]) -> _Seed:
         seed = _Seed(kind, list(heads), [])
         for name in nodes:
             self.take(seed, self.graph.nodes[name])
@@ -71,13 +58,13 @@ class _Grower:
         seed.nodes.append(node.name)
         seed.tail = node.outputs[0] if len(node.outputs) == 1 else ""
 
-    def plant_kernel(self, kind: GroupKind, nodes: tuple[str, ...]) -> None:
+    def plant_kernel(self, kind: patterns.GroupKind, nodes: tuple[str, ...]) -> None:
         """Start a group of a kernel that its first node heads, with what it reads through and its epilogue."""
         self.extend(self.plant(kind, nodes[:1], nodes))
 
     def extend(self, seed: _Seed) -> None:
-        self.take_prologue(seed, READ_AS)
-        self.take_regions(seed, partial(epilogue, self.graph))
+        self.take_prologue(seed, patterns.READ_AS)
+        self.take_regions(seed, partial(patterns.epilogue, self.graph))
 
     def take_regions(self, seed: _Seed, region_behind: Callable[[str], tuple[str, ...]]) -> None:
         """Take the nodes that follow, region by region."""
@@ -146,17 +133,17 @@ def _finished(graph: SourceGraph, seed: _Seed) -> Group:
 
 def _plant_attention(grower: _Grower) -> None:
     for name, node in grower.graph.nodes.items():
-        chain = attention_chain(grower.graph, node)
+        chain = patterns.attention_chain(grower.graph, node)
         if chain and not grower.has_any(chain):
             seed = grower.plant("attention", (name, chain[-1]), chain)
-            grower.take_prologue(seed, READ_AS_BY_ATTENTION)
+            grower.take_prologue(seed, patterns.READ_AS_BY_ATTENTION)
             grower.take_transposes(seed)
 
 
 def _plant_heads(grower: _Grower) -> None:
     for name, node in grower.graph.nodes.items():
-        if node.op_type in HEADS and name not in grower.owner:
-            grower.plant_kernel(HEADS[node.op_type], (name,))
+        if node.op_type in patterns.HEADS and name not in grower.owner:
+            grower.plant_kernel(patterns.HEADS[node.op_type], (name,))
 
 
 def _join_residuals(grower: _Grower) -> None:
@@ -178,7 +165,7 @@ def _join_residuals(grower: _Grower) -> None:
 def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
     """Return the group of the contraction that writes ``tensor`` as its result, if only one node reads the tensor."""
     node = grower.graph.nodes.get(grower.graph.producer.get(tensor, ""))
-    if node is not None and node.op_type in READ_AS and node.name not in grower.owner:
+    if node is not None and node.op_type in patterns.READ_AS and node.name not in grower.owner:
         read = grower.graph.variables(node)
         if grower.graph.sole_reader(tensor) is None or not read:
             return None
@@ -196,9 +183,9 @@ def _plant_rows(grower: _Grower) -> None:
     for node in graph.nodes.values():
         if not _is_loose(grower, node):
             continue
-        nodes: tuple[str, ...] = (node.name,) if node.op_type in ROWS else ()
-        if node.op_type in ROW_REDUCTIONS and len(graph.variables(node)) == 1:
-            nodes = row_region(graph, node) or (node.name,)
+        nodes: tuple[str, ...] = (node.name,) if node.op_type in patterns.ROWS else ()
+        if node.op_type in patterns.ROW_REDUCTIONS and len(graph.variables(node)) == 1:
+            nodes = patterns.row_region(graph, node) or (node.name,)
         if nodes and not grower.has_any(nodes):
             grower.plant_kernel("rowwise", nodes)
 
@@ -216,14 +203,14 @@ def _plant_pointwise(grower: _Grower) -> None:
     for node in graph.nodes.values():
         if node.op_type in POINTWISE and _is_loose(grower, node):
             seed = grower.plant("pointwise", (node.name,), (node.name,))
-            grower.take_prologue(seed, READ_AS)
+            grower.take_prologue(seed, patterns.READ_AS)
             free = graph.variables(node)  # the region may also read the operands of the group
-            grower.take_regions(seed, partial(closed_region, graph, allowed=POINTWISE, free=free))
-            if is_gelu(graph.nodes[member].op_type for member in seed.nodes):
+            grower.take_regions(seed, partial(patterns.closed_region, graph, allowed=POINTWISE, free=free))
+            if patterns.is_gelu(graph.nodes[member].op_type for member in seed.nodes):
                 seed.kind = "rowwise"
     # Nodes that only change how values are read come last: every group that could read through them has taken them.
     for node in graph.nodes.values():
-        if node.op_type in MOVEMENT | READ_AS and _is_loose(grower, node):
+        if node.op_type in MOVEMENT | patterns.READ_AS and _is_loose(grower, node):
             grower.plant("pointwise", (node.name,), (node.name,))
 
 
@@ -233,4 +220,4 @@ def _is_loose(grower: _Grower, node: Node) -> bool:
     if node.name in grower.owner or graph.is_free(node.name):
         return False
     kinds = [{graph.dtypes.get(name, "") for name in ends} for ends in (graph.variables(node), node.outputs)]
-    return bool(kinds[0]) and not kinds[0] & (INDEX_TYPES - {"bool"}) and not kinds[1] & INDEX_TYPES
+    return bool(kinds[0]) and not kinds[0] & (patterns.INDEX_TYPES - {"bool"}) and not kinds[1] & patterns.INDEX_TYPES

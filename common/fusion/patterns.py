@@ -11,45 +11,33 @@ from collections.abc import Collection, Iterable
 from math import inf
 from typing import Literal
 
+from common.graphs import operators
 from common.graphs.graph import Node
-from common.graphs.operators import (
-    ATTENTION,
-    CONVOLUTIONS,
-    COPIES,
-    DEQUANTIZE,
-    GELUS,
-    MATRIX_PRODUCTS,
-    NORMALIZATIONS,
-    POINTWISE,
-    QUANTIZERS,
-    REDUCTIONS,
-    SOFTMAX,
-)
 from common.graphs.source_graph import SourceGraph
 
 GroupKind = Literal["conv", "gemm", "attention", "rowwise", "pool", "pointwise", "none"]
 
 # The contractions that head a group; products that quantize their operands or have a layout of their own do not.
 HEADS: dict[str, GroupKind] = {
-    **dict.fromkeys(CONVOLUTIONS | {"ConvTranspose"}, "conv"),
-    **dict.fromkeys(MATRIX_PRODUCTS - {"DynamicQuantizeMatMul", "QOrderedMatMul"}, "gemm"),
-    **dict.fromkeys(ATTENTION, "attention"),
+    **dict.fromkeys(operators.CONVOLUTIONS | {"ConvTranspose"}, "conv"),
+    **dict.fromkeys(operators.MATRIX_PRODUCTS - {"DynamicQuantizeMatMul", "QOrderedMatMul"}, "gemm"),
+    **dict.fromkeys(operators.ATTENTION, "attention"),
 }
 ATTENTION_PRODUCTS = frozenset({"MatMul", "FusedMatMul", "QLinearMatMul"})  # QKᵀ and PV of a written-out attention
 # Reductions with one accumulator per row, as written-out normalizations and softmax have them.
-ROW_REDUCTIONS = REDUCTIONS - {"ReduceLogSum", "ReduceLogSumExp", "ReduceProd"}
+ROW_REDUCTIONS = operators.REDUCTIONS - {"ReduceLogSum", "ReduceLogSumExp", "ReduceProd"}
 # Operators that are a kernel of rows by themselves.
-ROWS = SOFTMAX | NORMALIZATIONS | GELUS
+ROWS = operators.SOFTMAX | operators.NORMALIZATIONS | operators.GELUS
 # Element types of indices, shapes and masks.
 INDEX_TYPES = frozenset({"bool", "int32", "int64", "uint32", "uint64", "string"})
 # Between QKᵀ and the softmax, and between the softmax and PV.
-SCALE_AND_MASK = QUANTIZERS | frozenset(
+SCALE_AND_MASK = operators.QUANTIZERS | frozenset(
     ["Mul", "Div", "Add", "Sub", "Where", "Min", "Max", "Cast", "Clip", "Identity", "QLinearMul", "QLinearAdd"]
 )
-AFTER_SOFTMAX = QUANTIZERS | COPIES | {"Cast"}
+AFTER_SOFTMAX = operators.QUANTIZERS | operators.COPIES | {"Cast"}
 
 # Operators that a kernel can apply while it reads its operands.
-READ_AS = frozenset({DEQUANTIZE})
+READ_AS = frozenset({operators.DEQUANTIZE})
 READ_AS_BY_ATTENTION = READ_AS | {"Transpose", "Mul", "Div", "Cast", "Identity", "Gather"}  # of packed Q, K and V
 
 # A tanh-GELU written out has nine nodes; beyond a dozen nodes, nothing that exporters write is one activation.
@@ -65,8 +53,8 @@ def epilogue(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
     """
     reader = graph.sole_reader(tensor)
     if reader is None or reader.op_type not in READ_AS or len(reader.outputs) != 1:
-        return closed_region(graph, tensor, POINTWISE)
-    region = closed_region(graph, reader.outputs[0], POINTWISE)
+        return closed_region(graph, tensor, operators.POINTWISE)
+    region = closed_region(graph, reader.outputs[0], operators.POINTWISE)
     return (reader.name, *region) if region else ()
 
 
@@ -117,7 +105,7 @@ def row_region(graph: SourceGraph, reducer: Node) -> tuple[str, ...]:
     source = graph.variables(squares or reducer)[0]
     nodes = [node.name for node in (squares, reducer) if node is not None]
     tail, meets = reducer.outputs[0], False
-    while region := closed_region(graph, tail, POINTWISE | ROW_REDUCTIONS, () if meets else (source,)):
+    while region := closed_region(graph, tail, operators.POINTWISE | ROW_REDUCTIONS, () if meets else (source,)):
         last = graph.nodes[region[-1]]
         if last.op_type in ROW_REDUCTIONS:
             break  # it reduces the finished rows: a pool behind them
@@ -141,7 +129,10 @@ def attention_chain(graph: SourceGraph, scores: Node) -> tuple[str, ...]:
     if scores.op_type not in ATTENTION_PRODUCTS or len(graph.variables(scores)) < 2:
         return ()
     chain = [scores]
-    for between, most, end in ((SCALE_AND_MASK, MOST_MASK_NODES, SOFTMAX), (AFTER_SOFTMAX, inf, ATTENTION_PRODUCTS)):
+    for between, most, end in (
+        (SCALE_AND_MASK, MOST_MASK_NODES, operators.SOFTMAX),
+        (AFTER_SOFTMAX, inf, ATTENTION_PRODUCTS),
+    ):
         node = _next(graph, chain[-1])
         while node is not None and node.op_type in between and len(chain) <= most:
             chain.append(node)
