@@ -59,7 +59,9 @@ class GraphBuilder:
         Without weights only their shape is written: what 138 million numbers cost, shapes and counts do not need.
         """
         if not self.has_weights:
-            self.initializers.append(_left_out(name, shape))
+            tensor = TensorProto(name=name, data_type=FLOAT, dims=list(shape), data_location=TensorProto.EXTERNAL)
+            tensor.external_data.add(key="location", value="weights-left-out.bin")  # which is never written
+            self.initializers.append(tensor)
             return name
         values = self.random.standard_normal(tuple(shape), dtype=np.float32)
         return self.weight(name, values * np.float32(np.sqrt(variance)))
@@ -124,13 +126,6 @@ class GraphBuilder:
         model = helper.make_model(graph, opset_imports=imports, functions=functions, producer_name="onnx-fpga-codesign")
         model.ir_version = max(IR_VERSION, 8 if opset > 14 else IR_VERSION)
         return model
-
-
-def _left_out(name: str, shape: Sequence[int]) -> onnx.TensorProto:
-    """Return a float32 tensor whose data is declared to be in another file, which is never written."""
-    tensor = TensorProto(name=name, data_type=FLOAT, dims=list(shape), data_location=TensorProto.EXTERNAL)
-    tensor.external_data.add(key="location", value="weights-left-out.bin")
-    return tensor
 
 
 def dotted(path: str) -> str:

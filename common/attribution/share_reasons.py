@@ -41,12 +41,8 @@ def share_reason(
 ) -> Reason | None:
     """Return why the share of a node is above 1, or why it is not stated; None where it needs no reason.
 
-    Args:
-        placed: the node under ``ceilings``, its roof.
-        ceilings: the roof that judges the node.
-        roofs: what is known of all roofs of the host.
-        sources: the source nodes that it computes.
-        executed: the work of the node's own operator.
+    ``placed`` is the node under ``ceilings``, one of the host's ``roofs``; it computes the nodes ``sources``, and
+    ``executed`` is the work of its own operator.
     """
     share = placed.roof_share
     if share is None or (roofs.is_stable and share <= 1):
@@ -67,7 +63,9 @@ def _above_the_peak(share: float, convolution: OpMetricsRow | None) -> Reason:
         return "ceiling"
     if share * used_taps_share(convolution) <= 1:
         return "padding"
-    return "winograd" if _may_be_winograd(convolution) and share <= WINOGRAD_GAIN else "ceiling"
+    is_plain = convolution["strides"] == [1, 1] and convolution["groups"] == 1
+    is_winograd = convolution["kernel_shape"] == [3, 3] and is_plain and share <= WINOGRAD_GAIN
+    return "winograd" if is_winograd else "ceiling"
 
 
 def used_taps_share(convolution: OpMetricsRow) -> float:
@@ -89,8 +87,3 @@ def _used_share(source: int, result: int, kernel: int, stride: int, before: int,
     first = stride * np.arange(result)[:, None] - before
     taps = first + dilation * np.arange(kernel)
     return float(np.mean((taps >= 0) & (taps < source))) if taps.size else 1.0
-
-
-def _may_be_winograd(convolution: OpMetricsRow) -> bool:
-    is_small = convolution["kernel_shape"] == [3, 3] and convolution["strides"] == [1, 1]
-    return is_small and convolution["groups"] == 1

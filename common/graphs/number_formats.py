@@ -16,12 +16,7 @@ HALF_FORMATS = {"float16": "fp16", "bfloat16": "bf16"}
 # their width.
 FLOAT_FORMATS = {"float64": "fp64", "float32": "fp32", **HALF_FORMATS}
 # The formats that a host's peak is measured in, with the column of host_ceilings that holds it.
-MEASURED_PEAKS = {
-    FP32: "peak_flop_per_s",
-    INT8: "int8_op_per_s",
-    "fp16": "fp16_flop_per_s",
-    "bf16": "bf16_flop_per_s",
-}
+MEASURED_PEAKS = {FP32: "peak_flop_per_s", INT8: "int8_op_per_s", "fp16": "fp16_flop_per_s", "bf16": "bf16_flop_per_s"}
 _WIDTH = re.compile(r"[^\d]*(\d{1,3})(?!\d)")  # the first number of a name; a table may hold any text
 _SHORT_NAMES = {"float": "float32", "double": "float64"}
 

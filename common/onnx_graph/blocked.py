@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from common.graphs.graph import Count, Graph, Node
+from common.graphs.graph import Count, Graph
 from common.graphs.operators import NCHWC
 from common.messages.names import listed
 from common.onnx_graph.counts import NodeCount
@@ -63,7 +63,11 @@ def _text(macs: Count) -> str:
 
 def paddings(path: Path, graph: Graph) -> dict[str, Padding]:
     """Return the padding of each convolution on the blocked layout whose weight is stored in the model."""
-    weights = {node.name: node.inputs[WEIGHT] for node in graph.nodes if _is_blocked_convolution(node)}
+    weights = {
+        node.name: node.inputs[WEIGHT]
+        for node in graph.nodes
+        if node.domain == NCHWC and node.op_type == "Conv" and len(node.inputs) > WEIGHT
+    }
     stored = read_tensors(path, {*weights.values()}) if weights else {}
     arrays = {name: _bits(stored[weight]) for name, weight in weights.items() if weight in stored}
     known = {name: array for name, array in arrays.items() if array is not None}
@@ -80,10 +84,6 @@ def _bits(tensor: onnx.TensorProto) -> Array | None:
     if width not in (1, 2, 4, 8) or len(tensor.dims) < 3 or not elements or len(tensor.raw_data) != width * elements:
         return None
     return np.frombuffer(tensor.raw_data, f"u{width}").reshape(tuple(tensor.dims))
-
-
-def _is_blocked_convolution(node: Node) -> bool:
-    return node.domain == NCHWC and node.op_type == "Conv" and len(node.inputs) > WEIGHT
 
 
 def _blocks(shapes: Sequence[tuple[int, ...]]) -> list[int]:

@@ -62,14 +62,10 @@ class CachePair:
 
 
 def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[CachePair]:
-    """Return the caches of a model, in the order of its inputs.
-
-    Args:
-        given: inputs with their outputs, if the names do not show them.
+    """Return the caches of a model, in the order of its inputs; ``given`` has pairs that the names do not show.
 
     Raises:
-        UnusableValueError: the model has no such name, or an output does not fit its input; the error names both and
-            the reason.
+        UnusableValueError: the model has no such name, or an output does not fit its input.
     """
     inputs = _inputs(graph)
     for name, output in (given or {}).items():

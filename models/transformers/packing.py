@@ -36,11 +36,7 @@ def packed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def quantized(weight: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Quantize a weight of (K, N) in blocks of K.
-
-    Returns:
-        Codes of (N, blocks, 16 bytes), the lower half of a byte first, and scales of (N · blocks).
-    """
+    """Quantize (K, N) in blocks of K: codes of (N, blocks, 16 bytes), low half first, and scales of (N · blocks)."""
     inner, columns = weight.shape
     blocks = -(-inner // BLOCK)
     whole = np.zeros((columns, blocks * BLOCK), np.float32)

@@ -41,14 +41,11 @@ class NamedModel:
 
 
 def name_nodes(graph: onnx.GraphProto) -> int:
-    """Give every node of a graph and of its bodies a unique name.
+    """Give every node of a graph and of its bodies a unique name, and return how many were renamed.
 
     The first node with a name keeps it; nodes of the main graph come before nodes of bodies. An empty or taken name
     (``(gap)`` counts as taken) becomes ``OpType_position``, with the position in the node's own graph. In a body, the
     owner's name and a slash precede it. Underscores are appended while the name is taken.
-
-    Returns:
-        How many nodes were renamed.
     """
     taken = {GAP}
     nameless = []

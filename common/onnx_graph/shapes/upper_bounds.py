@@ -13,6 +13,7 @@ import onnx
 from common.graphs.graph import Dim, Shape, Tensor
 from common.graphs.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
 from common.onnx_graph.by_operator import ByOperator
+from common.onnx_graph.shapes.contrib.attention import grouped_sizes
 from common.onnx_graph.shapes.contrib.registry import (
     FindValue,
     OperatorCall,
@@ -20,7 +21,6 @@ from common.onnx_graph.shapes.contrib.registry import (
     as_tuple,
     has_valid_extents,
     product,
-    quotient,
     total,
 )
 
@@ -164,10 +164,7 @@ def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
 @bound("GroupQueryAttention", domains=(MICROSOFT,))
 def group_query_attention(call: OperatorCall) -> list[Shape]:
     """Add past and new tokens; the total length is less where the past is a buffer of maximum length."""
-    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
-    batch, sequence, width = call.dims(0, 3)
-    per_head = heads if call.has(1) else heads + 2 * groups
-    head_size = quotient(width, per_head)
+    batch, sequence, heads, groups, head_size = grouped_sizes(call)
     _, _, past, stored = call.dims(3, 4) if call.has(3) else (None, None, 0, head_size)
     reached = total(past, sequence)
     cache = batch, groups, past if call.attribute("sliding_window_cache", 0) else reached, stored

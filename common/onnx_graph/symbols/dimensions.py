@@ -120,14 +120,10 @@ def require_bound(path: Path, model: onnx.ModelProto, unbound: Mapping[str, list
 
 def _binding(name: str, size: int) -> str:
     """Return a binding, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
-    if not name.isprintable():  # messages escape it, so the shell must undo that
-        return f"<dim>=$'{''.join(map(_escaped, name))}={size}'"
+    if not name.isprintable():  # messages escape it, so the shell must undo that: a line break is \u000a in $'…'
+        safe = "".join(c if c.isprintable() and c not in "\\'" else f"\\U{ord(c):08x}" for c in name)
+        return f"<dim>=$'{safe}={size}'"
     return shlex.quote(f"<dim>={name}={size}") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}={size}')}"
-
-
-def _escaped(character: str) -> str:
-    r"""Return a character as a shell reads it in ``$'…'``: a line break is ``\u000a``."""
-    return character if character.isprintable() and character not in "\\'" else f"\\U{ord(character):08x}"
 
 
 def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:

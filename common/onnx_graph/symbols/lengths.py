@@ -29,12 +29,9 @@ Term = str | int  # a dimension, or a number
 
 @dataclass(frozen=True, slots=True)
 class CacheOperands:
-    """Which operands of an operator are lengths, and where its cache is.
+    """The role of each operand that is a length (the decisive one is first), and where the operator's cache is.
 
-    Attributes:
-        lengths: the role of each length operand; the decisive one is first.
-        past: operand of the past keys, whose length is an axis ``axis``.
-        present: output of the present keys.
+    ``past`` is the operand of the past keys, whose length is an axis ``axis``; ``present`` is the output of all keys.
     """
 
     lengths: Mapping[int, Role]
@@ -185,11 +182,8 @@ def length_values(
 ) -> dict[str, Array]:
     """Return an array for each length whose value is known; the shapes of the model's inputs are numbers.
 
-    A mask of more elements than are evaluated has none.
-
-    Args:
-        lengths: those of the model before its dimensions were bound.
-        size: the size of a dimension, None where it has none.
+    The ``lengths`` are those of the model before its dimensions were bound; ``size`` is None for a dimension without
+    one. A mask of more elements than are evaluated has no array.
     """
     arrays = {}
     for value in model.graph.input:

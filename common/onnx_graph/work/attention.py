@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 
 from common.graphs.expressions import smaller
@@ -103,27 +104,19 @@ class CachedKeys:
 
 
 def _cache(
-    operation: Operation,
-    length: Count,
-    past: tuple[int, ...],
-    present: tuple[int, ...],
-    used: int | None = None,
-    axis: int = 2,
+    operation: Operation, length: Count, past: tuple[int, ...], present: tuple[int, ...], used: int | None, axis: int
 ) -> CachedKeys:
     """Return the cache of an operator whose operand ``used`` is the valid past in a buffer; without it, it grows.
 
-    Args:
-        length: number of new keys.
-        past: operands of the cache; none of them may be there.
-        present: outputs of the cache. A buffer is updated in place: the new keys are written.
+    It is in the operands ``past``, if these are there, and in the outputs ``present``. A buffer is updated in place:
+    the ``length`` new keys are written.
     """
     if not operation.has(past[0]):
         return CachedKeys(length)
     if used is None or not operation.has(used):
         if operation.attribute("past_present_share_buffer", 0):
             raise UnknownShapeError
-        cached = operation.dim(past[0], axis)
-        return CachedKeys(cached + length)
+        return CachedKeys(operation.dim(past[0], axis) + length)
     valid = operation.value(used)
     return CachedKeys(
         valid + length,
@@ -180,7 +173,7 @@ def count_ordered_attention(operation: Operation) -> Cost:
     batch, length, hidden = operation.shape(0, rank=3)
     query, key, value = (operation.dim(index, 1) for index in (5, 6, 7))
     heads = operation.positive("num_heads")
-    cache = _cache(operation, length, (18,), (1,), axis=3)
+    cache = _cache(operation, length, (18,), (1,), used=None, axis=3)
     product = Product(batch * heads * length, cache.keys, query // heads, value // heads)
     projected = batch * length * (query + key + value)
     biases = batch * length * sum(operation.has(11 + i) * size for i, size in enumerate((query, key, value)))
@@ -193,29 +186,25 @@ def count_ordered_attention(operation: Operation) -> Cost:
 # --- without projections -------------------------------------------------------------------------------------------
 
 
-@formula("MultiHeadAttention", domains=(MICROSOFT,))
-def count_multi_head_attention(operation: Operation) -> Cost:
-    """Read query, key, value, bias, padding mask, attention bias, past key (6), past value, past length (8)."""
-    return _multi_head(operation, past=6, bias=3, masks=(4, 5), used=8)
-
-
-@formula("DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
-def count_decoder_multi_head_attention(operation: Operation) -> Cost:
-    """Read query, key, value, mask, attention bias, past key (5), past value, …, bias (10)."""
-    return _multi_head(operation, past=5, bias=10, masks=(3, 4), used=7)
-
-
 def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...], used: int) -> Cost:
     """Read a query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
     batch, queries = operation.shape(0, least=2)[:2]
     width, length, value_width = _sizes(operation)
     heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else operation.positive("num_heads")
-    cache = _cache(operation, length, (past, past + 1), (1, 2), used)
+    cache = _cache(operation, length, (past, past + 1), (1, 2), used, axis=2)
     product = Product(batch * heads * queries, cache.keys, width, value_width)
     masked = operation.present(masks) + operation.flag("unidirectional")
     biased = batch * heads * (queries * width + length * (width + value_width)) if operation.has(bias) else 0
     extra = (SCORE + masked) * product.scores + biased
     return Cost(product.macs, extra, reads=cache.reads, writes=cache.writes)
+
+
+# Query, key, value, bias, padding mask, attention bias, past key, past value, past length; and query, key, value, mask,
+# attention bias, past key, past value, …, bias.
+_bias_first = partial(_multi_head, bias=3, masks=(4, 5), past=6, used=8)
+_bias_last = partial(_multi_head, masks=(3, 4), past=5, used=7, bias=10)
+formula("MultiHeadAttention", domains=(MICROSOFT,))(_bias_first)
+formula("DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))(_bias_last)
 
 
 def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
@@ -322,20 +311,8 @@ def count_linear_attention(operation: Operation) -> Cost:
     return Cost(macs, batch * tokens * step + exponentials)
 
 
-@formula("RotaryEmbedding")
-def count_rotary_embedding(operation: Operation) -> Cost:
-    """Read X, cosines (1), sines, optional positions (3): rows of the tables are gathered by position."""
-    return _rotary(operation, cosines=1)
-
-
-@formula("RotaryEmbedding", "MRotaryEmbedding", domains=(MICROSOFT,))
-def count_contrib_rotary_embedding(operation: Operation) -> Cost:
-    """Read input, positions (of MRotaryEmbedding along several axes), cosines (2), sines."""
-    return _rotary(operation, cosines=2)
-
-
 def _rotary(operation: Operation, cosines: int) -> Cost:
-    """Count two products and a sum for each element of the rotated part."""
+    """Count two products and a sum for each element of the rotated part; the tables are gathered by position."""
     data, half = operation.shape(0), operation.dim(cosines, -1)
     tokens = data[0] * data[2] if len(data) == 4 else prod(data[:-1])
     partial = operation.integer("rotary_embedding_dim", 0)
@@ -349,6 +326,11 @@ def _rotary(operation: Operation, cosines: int) -> Cost:
         raise UnknownShapeError
     rows = {index: operation.touched_bytes(index, tokens * half) for index in (cosines, cosines + 1)}
     return Cost(other_flops=ROTARY * rotated, reads=rows)
+
+
+# X, cosines, sines, optional positions; and input, positions (of MRotaryEmbedding along several axes), cosines, sines.
+formula("RotaryEmbedding")(partial(_rotary, cosines=1))
+formula("RotaryEmbedding", "MRotaryEmbedding", domains=(MICROSOFT,))(partial(_rotary, cosines=2))
 
 
 @formula("GemmaRotaryEmbedding", domains=(MICROSOFT,))

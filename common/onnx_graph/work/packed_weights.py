@@ -7,6 +7,7 @@ own, and the FLOPs are those of the product.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from common.graphs.expressions import smaller
@@ -62,18 +63,6 @@ def _normalization(operation: Operation, elements: Count) -> Count:
     return (RMS_NORM * operation.has(2) + operation.has(1)) * elements
 
 
-@formula("MoE", domains=(MICROSOFT,))
-def count_moe(operation: Operation) -> Cost:
-    """Count a mixture of experts: fc1, fc2 and the optional fc3 are operands 2, 4, 6, biases 3, 5, 7."""
-    return _experts(operation, weights=(2, 4, 6), per_expert=(2, 3, 4, 5, 6, 7))
-
-
-@formula("QMoE", domains=(MICROSOFT,))
-def count_qmoe(operation: Operation) -> Cost:
-    """Count experts with packed weights at 2, 5, 8, each followed by scales, biases and zero points."""
-    return _experts(operation, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), is_packed=True)
-
-
 def _experts(
     operation: Operation, weights: tuple[int, ...], per_expert: tuple[int, ...], *, is_packed: bool = False
 ) -> Cost:
@@ -104,3 +93,10 @@ def _packed_per_byte(operation: Operation, layer: int) -> int:
     """Return how many weights of a layer are packed in a byte; a layer may have its own width."""
     bits = operation.integer(f"fc{layer}_expert_weight_bits", 0) or operation.positive("expert_weight_bits", 4)
     return 8 // bits
+
+
+# fc1, fc2 and the optional fc3, each with its bias; if packed, with scales, bias and zero points.
+_plain = partial(_experts, weights=(2, 4, 6), per_expert=(2, 3, 4, 5, 6, 7))
+_packed = partial(_experts, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), is_packed=True)
+formula("MoE", domains=(MICROSOFT,))(_plain)
+formula("QMoE", domains=(MICROSOFT,))(_packed)

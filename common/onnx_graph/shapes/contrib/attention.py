@@ -142,6 +142,13 @@ def decoder_masked_multi_head_attention(call: OperatorCall) -> list[Output]:
     ]
 
 
+def grouped_sizes(call: OperatorCall) -> tuple[Dim, Dim, int, int, Dim]:
+    """Return b, s, n, kv and h of queries in groups; a query without keys packs all three."""
+    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
+    batch, sequence, width = call.dims(0, 3)
+    return batch, sequence, heads, groups, quotient(width, heads if call.has(1) else heads + 2 * groups)
+
+
 @rule("GroupQueryAttention")
 def group_query_attention(call: OperatorCall) -> list[Output]:
     """Return b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
@@ -149,9 +156,7 @@ def group_query_attention(call: OperatorCall) -> list[Output]:
     The total length t is the value of operand 6. Without it the caches' length is known only where there is no past (t
     = s). A past may be a buffer of maximum length, which does not grow, or hold the past tokens alone.
     """
-    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
-    batch, sequence, width = call.dims(0, 3)
-    head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
+    batch, sequence, heads, groups, head_size = grouped_sizes(call)
     reached, covered = _lengths(call, sequence)
     output: Output = (call.element_type(0), (batch, sequence, product(heads, head_size)))
     scores: Output = (call.element_type(0), (batch, heads, sequence, reached))
@@ -179,9 +184,7 @@ def _cache(call: OperatorCall, past: int, shape: tuple[Dim, ...]) -> Output:
 @rule("SparseAttention")
 def sparse_attention(call: OperatorCall) -> list[Output]:
     """Return b×s×(n·h), and the caches, which are buffers of maximum length."""
-    heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
-    batch, sequence, width = call.dims(0, 3)
-    head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
+    batch, sequence, heads, _, head_size = grouped_sizes(call)
     return [(call.element_type(0), (batch, sequence, product(heads, head_size))), call.same(3), call.same(4)]
 
 
