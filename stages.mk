@@ -686,9 +686,9 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/judgement.py common/comparison/latency_family.py common/comparison/measured.py \
     common/comparison/recorded.py common/comparison/series.py common/comparison/stated_figures.py \
     common/files/json_stream.py common/files/model_folder.py common/files/small_file.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/latency/dependence.py \
-    common/latency/run.py common/latency/sessions.py common/latency/statistics.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
+    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
     common/process/interrupts.py common/process/native_output.py common/process/startup.py \
@@ -755,17 +755,18 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
     common/comparison/stated_figures.py common/files/json_stream.py common/files/model_folder.py \
     common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/history/export.py common/history/record.py common/history/revision.py common/history/store.py \
-    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/metrics/metric_names.py common/metrics/metric_text.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/crashes.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/native_output.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/graphs/sums.py common/history/export.py common/history/record.py common/history/revision.py \
+    common/history/store.py common/latency/dependence.py common/latency/run.py common/latency/sessions.py \
+    common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/metrics/metric_names.py common/metrics/metric_text.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
