@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 
 from common.graphs.operators import CONVOLUTIONS
-from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
+from common.table_rows import OpLatencyRow, OpMetricsRow
 
 if TYPE_CHECKING:
     from common.attribution.known_work import KnownWork
@@ -71,16 +71,13 @@ def _above_the_peak(share: float, convolution: OpMetricsRow | None) -> Reason:
 def used_taps_share(convolution: OpMetricsRow) -> float:
     """Return the share of the counted taps that are not on padding; 1 where the geometry is unknown."""
     kernel, strides, attributes = convolution["kernel_shape"], convolution["strides"], convolution["attributes"]
-    source, result = (_first(shapes) for shapes in (convolution["input_shapes"], convolution["output_shapes"]))
+    every_shape = (convolution["input_shapes"], convolution["output_shapes"])
+    source, result = ((shapes[0] if shapes else None) or [] for shapes in every_shape)
     pads, dilations = (attributes.get(name) for name in ("pads", "dilations"))
     axes = [source[2:], result[2:], kernel, strides, pads and pads[: len(kernel)], dilations]
     geometry = [[extent for extent in axis or () if isinstance(extent, int)] for axis in axes]
     is_known = bool(kernel) and all(len(axis) == len(kernel) for axis in geometry)
     return prod(_used_share(*axis) for axis in zip(*geometry, strict=True)) if is_known else 1.0
-
-
-def _first(shapes: Sequence[Shape | None]) -> Shape:
-    return (shapes[0] if shapes else None) or []
 
 
 def _used_share(source: int, result: int, kernel: int, stride: int, before: int, dilation: int) -> float:

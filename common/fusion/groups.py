@@ -105,11 +105,9 @@ class _Grower:
 def fuse(graph: SourceGraph) -> tuple[Group, ...]:
     """Divide the source graph into the smallest groups that are worth a kernel call.
 
-    Each group has at most one contraction, apart from attention; chains of groups are candidates of their own.
-
-    Returns:
-        Groups in the order of their last node, which is an order in which they can run. Groups of kind ``none`` have no
-        kernel: views, indices and shapes, control flow, unknown operators.
+    Each group has at most one contraction, apart from attention; chains of groups are candidates of their own. Groups
+    are in the order of their last node, which is an order in which they can run. Groups of kind ``none`` have no
+    kernel: views, indices and shapes, control flow, unknown operators.
     """
     grower = _Grower(graph)
     _plant_attention(grower)

@@ -71,12 +71,7 @@ def _executed(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int])
 
 @dataclass(frozen=True, slots=True)
 class SavedGraph:
-    """The graph that the runtime saved, with a name for each node.
-
-    Attributes:
-        content: as a model file without weights.
-        bodies: the naming of the nodes of bodies.
-    """
+    """The graph that the runtime saved, with a name for each node; ``content`` is a model file without weights."""
 
     content: bytes
     graph: Graph

@@ -47,11 +47,9 @@ from common.onnx_graph.symbols.symbolic import Sample, numbers_with_symbols, sam
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model's graph, its identity and its dimensions.
+    """A model's graph, in which unbound dimensions are symbols, its identity and its dimensions.
 
-    Attributes:
-        graph: the graph; unbound dimensions are symbols.
-        bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
+    ``bounds`` is the graph with the upper bound of every shape that depends on data; None where no shape does.
     """
 
     graph: Graph

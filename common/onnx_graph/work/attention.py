@@ -91,11 +91,9 @@ def count_flex_attention(operation: Operation) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class CachedKeys:
-    """What a call does with cached keys and values.
+    """The keys that a query meets, new ones included.
 
-    Attributes:
-        keys: keys that a query meets, new ones included.
-        reads, writes: bytes of cache operands and outputs, by index, where they are not those of whole tensors.
+    ``reads`` and ``writes`` are bytes of cache operands and outputs, by index, where not those of whole tensors.
     """
 
     keys: Count

@@ -171,31 +171,26 @@ def count_normalizer(operation: Operation) -> Cost:
     return Cost(other_flops=(steps + 1) * operation.elements(0))
 
 
-@formula("EmbedLayerNormalization", domains=(MICROSOFT,))
-def count_embed_layer_norm(operation: Operation) -> Cost:
-    """Read token and segment ids, word, position and segment tables (2, 3, 4), …, position ids (8)."""
-    return _embedded(operation, positions_given=bool(operation.has(8)), dequantized=0)
-
-
-@formula("QEmbedLayerNormalization", domains=(MICROSOFT,))
-def count_quantized_embed_layer_norm(operation: Operation) -> Cost:
-    """Count EmbedLayerNormalization with tables that are dequantized row by row (2 FLOPs per element)."""
-    return _embedded(operation, positions_given=False, dequantized=DEQUANTIZE)
-
-
-def _embedded(operation: Operation, *, positions_given: bool, dequantized: int) -> Cost:
+def _embedded(operation: Operation, positions: int | None, dequantized: int) -> Cost:
     """Add a row of each table per token, and normalize the sum. At most as many rows of a table as tokens are read.
 
-    Positions that are not given are the same for every sequence of the batch.
+    Operands are token and segment ids, word, position and segment tables (2, 3, 4), and perhaps ``positions``, which
+    are the same for every sequence of the batch otherwise.
     """
     batch, length = operation.shape(0, rank=2)
     hidden = operation.dim(2, 1)
     tokens = batch * length
-    rows = {2: tokens, 3: tokens if positions_given else length, 4: tokens}
+    rows = {2: tokens, 3: tokens if positions is not None and operation.has(positions) else length, 4: tokens}
     tables = [index for index in rows if operation.has(index)]
     reads: dict[int, Count] = {index: operation.touched_bytes(index, rows[index] * hidden) for index in tables}
     flops = LAYER_NORM + len(tables) - 1 + dequantized * len(tables)
     return Cost(other_flops=flops * tokens * hidden, reads=reads)
+
+
+formula("EmbedLayerNormalization", domains=(MICROSOFT,))(partial(_embedded, positions=8, dequantized=0))
+# Its tables are dequantized row by row.
+_from_quantized = partial(_embedded, positions=None, dequantized=DEQUANTIZE)
+formula("QEmbedLayerNormalization", domains=(MICROSOFT,))(_from_quantized)
 
 
 def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.graphs.graph import Count, Graph, Node, Tensor, Traffic, operands
+from common.graphs.graph import Count, Graph, Node, Tensor, Traffic
 from common.graphs.sums import total
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 
@@ -26,7 +26,8 @@ class Work(Traffic):
 def measure(graph: Graph, node: Node) -> Work:
     """Count one node. An operator without a formula has unknown work, but its operands are still read."""
     cost, is_counted = _cost(graph, node)
-    reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
+    known = cost or Cost()
+    reads, written = _bytes(graph, node.inputs, known, known.reads), _bytes(graph, node.outputs, known, known.writes)
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
     activations = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
     return Work(
@@ -59,15 +60,9 @@ def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:
     return tuple(graph.tensors[name] if name else None for name in names)
 
 
-def _reads(graph: Graph, node: Node, cost: Cost) -> dict[str, Count | None]:
-    if cost.moves_nothing:
-        return dict.fromkeys(operands(node), 0)
-    reads = {name: graph.tensors[name].size_bytes for name in operands(node)}
-    return reads | {node.inputs[index]: size for index, size in cost.reads.items() if node.inputs[index]}
-
-
-def _writes(graph: Graph, node: Node, cost: Cost) -> dict[str, Count | None]:
-    if cost.moves_nothing:
-        return {name: 0 for name in node.outputs if name}
-    writes = {name: graph.tensors[name].size_bytes for name in node.outputs if name}
-    return writes | {node.outputs[index]: size for index, size in cost.writes.items() if node.outputs[index]}
+def _bytes(
+    graph: Graph, names: Sequence[str], cost: Cost, differing: Mapping[int, Count | None]
+) -> dict[str, Count | None]:
+    """Return the bytes that each operand or output costs: its size, apart from those that are ``differing``."""
+    sizes = {name: 0 if cost.moves_nothing else graph.tensors[name].size_bytes for name in names if name}
+    return sizes | {names[index]: size for index, size in differing.items() if names[index]}

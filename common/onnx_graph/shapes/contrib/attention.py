@@ -6,6 +6,7 @@ Notation: b batch, s sequence, n heads, h head size, p past length, t = p + s to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from onnx import TensorProto
 
@@ -31,7 +32,7 @@ def _projection_sizes(call: OperatorCall, columns: Dim) -> Sequence[Dim]:
 
 
 def _projected(call: OperatorCall, typed_by: int, past: int) -> list[Output]:
-    """Return b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
+    """Infer self-attention with its own projection: b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
     element_type = call.element_type(typed_by)
     batch, sequence, _ = call.dims(0, 3)
     _, columns = call.dims(1, 2)
@@ -45,16 +46,8 @@ def _projected(call: OperatorCall, typed_by: int, past: int) -> list[Output]:
     return [(element_type, (batch, sequence, sizes[2])), (element_type, present)]
 
 
-@rule("Attention", "DecoderMaskedSelfAttention")
-def attention(call: OperatorCall) -> list[Output]:
-    """Infer self-attention with its own projection."""
-    return _projected(call, typed_by=0, past=4)
-
-
-@rule("QAttention")
-def qattention(call: OperatorCall) -> list[Output]:
-    """Infer self-attention with a quantized projection: the result has the type of the scales."""
-    return _projected(call, typed_by=3, past=8)
+rule("Attention", "DecoderMaskedSelfAttention")(partial(_projected, typed_by=0, past=4))
+rule("QAttention")(partial(_projected, typed_by=3, past=8))  # quantized: the result has the type of the scales
 
 
 @rule("PackedAttention")
