@@ -11,13 +11,12 @@ a node and of all that it depends on, or of all that depends on it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.table_rows import OpEdgesRow, OpMetricsRow
 
-Key = tuple[str, str]  # kind and name of what a group holds
+Fingerprints = Mapping[str, tuple[int, int]]  # by source node
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,88 +49,40 @@ def aligned(baseline: Executed, candidate: Executed, renamed: Mapping[str, str] 
     Args:
         renamed: the baseline's name of each source node of the candidate that has another one there.
     """
+    import networkx as nx
+
     renamed = renamed or {}
     sources = {name: tuple(renamed.get(source, source) for source in of) for name, of in candidate.sources.items()}
-    sets = _Sets()
+    graph = nx.Graph()
     shared = {name for name, of in baseline.sources.items() if not of and not sources.get(name, (name,))}
     for side, nodes, serves in (("a", baseline.sources, baseline.serves), ("b", sources, candidate.serves)):
         for name, of in nodes.items():
-            sets.find((side, name))
-            for source in of:
-                sets.join((side, name), ("source", source))
+            graph.add_node((side, name))
+            graph.add_edges_from(((side, name), ("source", source)) for source in of)
             if not of and name not in shared and serves.get(name) in nodes:
-                sets.join((side, name), (side, serves[name]))
-    for name in shared:
-        sets.join(("a", name), ("b", name))
-    return [_group(members) for members in sets.members()]
+                graph.add_edge((side, name), (side, serves[name]))
+    graph.add_edges_from((("a", name), ("b", name)) for name in shared)
+    place = {key: index for index, key in enumerate(graph)}
+    return [_group(sorted(members, key=place.__getitem__)) for members in nx.connected_components(graph)]
 
 
-def _group(members: Iterable[Key]) -> NodeGroup:
-    names: dict[str, list[str]] = {"source": [], "a": [], "b": []}
-    for kind, name in members:
-        names[kind].append(name)
-    return NodeGroup(tuple(names["source"]), tuple(names["a"]), tuple(names["b"]))
+def _group(members: Sequence[tuple[str, str]]) -> NodeGroup:
+    of = {wanted: tuple(name for kind, name in members if kind == wanted) for wanted in ("source", "a", "b")}
+    return NodeGroup(of["source"], of["a"], of["b"])
 
 
-class _Sets:
-    """Disjoint sets that are joined; each keeps the order in which its members came."""
-
-    def __init__(self) -> None:
-        self._above: dict[Key, Key] = {}
-
-    def find(self, key: Key) -> Key:
-        self._above.setdefault(key, key)
-        while self._above[key] != key:
-            self._above[key] = self._above[self._above[key]]
-            key = self._above[key]
-        return key
-
-    def join(self, one: Key, other: Key) -> None:
-        first, second = self.find(one), self.find(other)
-        if first != second:
-            self._above[second] = first
-
-    def members(self) -> list[list[Key]]:
-        members: dict[Key, list[Key]] = {}
-        for key in self._above:
-            members.setdefault(self.find(key), []).append(key)
-        return [*members.values()]
-
-
-def renamed_sources(
-    baseline: Sequence[OpMetricsRow],
-    candidate: Sequence[OpMetricsRow],
-    baseline_edges: Sequence[OpEdgesRow],
-    candidate_edges: Sequence[OpEdgesRow],
-) -> dict[str, str]:
+def renamed_sources(baseline: Fingerprints, candidate: Fingerprints) -> dict[str, str]:
     """Return the baseline's name of each source node of the candidate that the baseline does not know by its own."""
-    known = {row["source_node"] for row in baseline}
-    strangers = [row["source_node"] for row in candidate if row["source_node"] not in known]
-    if not strangers:
-        return {}
-    missing = known - {row["source_node"] for row in candidate}
-    before = _fingerprints(baseline, baseline_edges)
-    after = _fingerprints(candidate, candidate_edges)
     renamed: dict[str, str] = {}
     for kind in (lambda up, down: (up, down), lambda up, _: up, lambda _, down: down):
-        free = [name for name in before if name in missing and name not in renamed.values()]
-        theirs = _by_value({name: kind(*before[name]) for name in free})
-        ours = _by_value({name: kind(*after[name]) for name in strangers if name not in renamed})
+        free = [name for name in baseline if name not in candidate and name not in renamed.values()]
+        strangers = [name for name in candidate if name not in baseline and name not in renamed]
+        theirs = _by_value({name: kind(*baseline[name]) for name in free})
+        ours = _by_value({name: kind(*candidate[name]) for name in strangers})
         for value, names in ours.items():
             if len(names) == len(theirs.get(value, ())):
                 renamed |= dict(zip(names, theirs[value], strict=True))
     return renamed
-
-
-def is_same_structure(
-    baseline: Sequence[OpMetricsRow],
-    candidate: Sequence[OpMetricsRow],
-    baseline_edges: Sequence[OpEdgesRow],
-    candidate_edges: Sequence[OpEdgesRow],
-) -> bool:
-    """Whether two graphs differ in nothing but names."""
-    before, after = _fingerprints(baseline, baseline_edges), _fingerprints(candidate, candidate_edges)
-    return Counter(before.values()) == Counter(after.values())
 
 
 def _by_value(values: Mapping[str, Hashable]) -> dict[Hashable, list[str]]:
@@ -141,9 +92,12 @@ def _by_value(values: Mapping[str, Hashable]) -> dict[Hashable, list[str]]:
     return names
 
 
-def _fingerprints(metrics: Sequence[OpMetricsRow], edges: Sequence[OpEdgesRow]) -> dict[str, tuple[int, int]]:
+def fingerprints(metrics: Sequence[OpMetricsRow], edges: Sequence[OpEdgesRow]) -> dict[str, tuple[int, int]]:
     """Return for each node what it and all before it are, and what it and all behind it are, without their names."""
-    own = {row["source_node"]: _own(row) for row in metrics}
+    own = {}
+    for row in metrics:
+        shapes = repr((row["input_shapes"], row["output_shapes"], row["attributes"]))
+        own[row["source_node"]] = hash((row["op_type"], row["domain"], row["dtype"], shapes))
     before: dict[str, list[str]] = {name: [] for name in own}
     after: dict[str, list[str]] = {name: [] for name in own}
     for edge in edges:
@@ -152,11 +106,6 @@ def _fingerprints(metrics: Sequence[OpMetricsRow], edges: Sequence[OpEdgesRow]) 
             after[edge["producer"]].append(edge["consumer"])
     up, down = _closed(own, before), _closed(dict(reversed(own.items())), after)
     return {name: (up[name], down[name]) for name in own}
-
-
-def _own(row: OpMetricsRow) -> int:
-    shapes = (row["input_shapes"], row["output_shapes"], row["attributes"])
-    return hash((row["op_type"], row["domain"], row["dtype"], repr(shapes)))
 
 
 def _closed(own: Mapping[str, int], reached: Mapping[str, Sequence[str]]) -> dict[str, int]:

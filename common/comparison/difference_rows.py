@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from common.comparison.alignment import NodeGroup, aligned, is_same_structure, renamed_sources
+from common.comparison.alignment import NodeGroup, aligned, renamed_sources
 from common.comparison.judgement import Judgement, holm, judge, judge_exact
 from common.comparison.latency_family import LatencySide, judged_latency
 from common.comparison.measured import MeasuredSide, pooled
@@ -54,7 +54,7 @@ def comparison_rows(
     """
     baseline = pooled(baselines)
     is_same = _require_comparable(baseline, candidate, settings)
-    doubts = [*baseline.doubts, *candidate.doubts] if not settings.is_paired else []
+    doubts = [] if settings.is_paired else [*baseline.doubts, *candidate.doubts]
     rows = [*_latency_rows(baseline, candidate, settings)]
     floor = rows[0]["noise_floor_share"] if rows else None
     if not is_same:
@@ -72,11 +72,8 @@ def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, setting
     Raises:
         PipelineError: they did not, and nobody asked for a comparison across models.
     """
-    is_same = baseline.model_id == candidate.model_id or (
-        bool(baseline.metrics)
-        and bool(candidate.metrics)
-        and is_same_structure(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
-    )
+    before, after = (sorted(side.fingerprints.values()) for side in (baseline, candidate))
+    is_same = baseline.model_id == candidate.model_id or (bool(before) and before == after)
     is_same &= dict(baseline.dimensions) == dict(candidate.dimensions)
     if not is_same and not settings.is_across_models:
         both = f"{_model(baseline)} and {_model(candidate)}"
@@ -124,8 +121,9 @@ def _node_rows(
     """
     if baseline.executed.is_mapped != candidate.executed.is_mapped:
         return
-    renamed = renamed_sources(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
-    groups = aligned(baseline.executed, candidate.executed, renamed)
+    groups = aligned(
+        baseline.executed, candidate.executed, renamed_sources(baseline.fingerprints, candidate.fingerprints)
+    )
     shared = sum(len(group.source_nodes) for group in groups if group.baseline and group.candidate)
     if not shared or shared < LEAST_SHARED * sum(len(group.source_nodes) for group in groups):
         return
@@ -143,13 +141,13 @@ def why_no_nodes(baseline: MeasuredSide, candidate: MeasuredSide, rows: Sequence
     """Return why a comparison has no rows of nodes; nothing if it has some."""
     if any(row["compared_kind"] == "node" for row in rows):
         return []
-    for side in (baseline, candidate):
-        if not side.nodes_us:
-            return [f"no nodes are compared: {side.name} has no times of nodes"]
-    for side in (baseline, candidate):
-        if not side.executed.is_mapped:
-            return [f"no nodes are compared: {side.name} has no node_map.csv; run <node_map>"]
-    return ["no nodes are compared: the measurements share too few source nodes"]
+    sides = (baseline, candidate)
+    reasons = [
+        *(f"{side.name} has no times of nodes" for side in sides if not side.nodes_us),
+        *(f"{side.name} has no node_map.csv; run <node_map>" for side in sides if not side.executed.is_mapped),
+        "the measurements share too few source nodes",
+    ]
+    return [f"no nodes are compared: {reasons[0]}"]
 
 
 def _subjects(groups: Sequence[NodeGroup]) -> dict[str, NodeGroup]:
@@ -171,12 +169,12 @@ def _judged(
     changes = with_common_floor({name: settings.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
     adjusted = dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
     result = {}
-    for name, (before, after) in pairs.items():
-        if name not in changes:
-            result[name] = _one_sided(before, after)
-            continue
-        one = replace(changes[name], p_value=adjusted[name])
-        result[name] = (one, judge(one, settings.margin_share, one.p_value, is_less_better=True))
+    for name, pair in pairs.items():
+        if name in changes:
+            one = replace(changes[name], p_value=adjusted[name])
+            result[name] = (one, judge(one, settings.margin_share, one.p_value, is_less_better=True))
+        else:
+            result[name] = _one_sided(*pair)
     return result
 
 
@@ -185,15 +183,12 @@ def _one_sided(before: Samples, after: Samples) -> tuple[Difference, Judgement]:
     present = after if len(after) else before
     median = float(np.median(present)) if len(present) else 0.0
     runs = (len(before) or None, len(after) or None)
+    is_there = median > TRACE_STEP_US
     if len(after):
-        change, outcome, reason = (
-            Difference(0.0, median, baseline_runs=runs[0], candidate_runs=runs[1]),
-            "regressed",
-            NEW,
-        )
-    else:
-        change, outcome, reason = Difference(median, 0.0, -1.0, baseline_runs=runs[0]), "improved", GONE
-    return change, Judgement(outcome if median > TRACE_STEP_US else "unchanged", reason)  # type: ignore[arg-type]
+        change = Difference(0.0, median, baseline_runs=runs[0], candidate_runs=runs[1])
+        return change, Judgement("regressed" if is_there else "unchanged", NEW)
+    change = Difference(median, 0.0, -1.0, baseline_runs=runs[0])
+    return change, Judgement("improved" if is_there else "unchanged", GONE)
 
 
 def _figure_rows(

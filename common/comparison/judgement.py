@@ -41,7 +41,6 @@ def judge(difference: Difference, margin_share: float, p_value: float | None, *,
     floor and the interval are within the margin.
 
     Args:
-        difference: with its interval and noise floor.
         margin_share: smallest difference that counts as a change.
         p_value: of the test, corrected for its family; None if the figure has an interval but no runs.
         is_less_better: whether a larger value is worse.

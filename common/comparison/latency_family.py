@@ -28,14 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.comparison.judgement import SIGNIFICANCE, Judgement, judge
-from common.comparison.series import (
-    LEAST_RUNS,
-    Difference,
-    block_medians,
-    cliffs_delta,
-    difference_limits,
-    rank_test,
-)
+from common.comparison.series import LEAST_RUNS, Difference, block_medians, cliffs_delta, difference_limits, rank_test
 from common.latency.dependence import Samples
 from common.latency.sessions import point_figures, student_quantile
 from common.latency.statistics import (
@@ -129,8 +122,8 @@ def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[s
         for name, before in baseline.figures.items()
         if name in candidate.figures
     }
-    series = (baseline.runs, candidate.runs)
     if median := changes.get("p50"):
+        series = (baseline.runs, candidate.runs)
         p_value = rank_test(*map(block_medians, series))
         changes["p50"] = replace(median, p_value=p_value, cliffs_delta=cliffs_delta(*series))
     return changes

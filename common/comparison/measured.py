@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from common.comparison.alignment import Executed
+from common.comparison.alignment import Executed, Fingerprints, fingerprints
 from common.latency.dependence import Samples
 from common.table_rows import OpEdgesRow, OpMetricsRow
 
+CLOCK_TOLERANCE = 0.02  # share by which a measured rate may differ before it is named
 Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the names of their columns
 
 
@@ -22,7 +24,6 @@ class MeasuredSide:
     Attributes:
         name: its folder or its model.
         model_id: of the model; empty where no table names one.
-        dimensions: sizes of the model's dynamic dimensions.
         latencies_us: unprofiled runs in their order, without the warm-up, one session after the other.
         nodes_us: time of each executed node in each profiled run that counts.
         executed: which source nodes each executed node computes.
@@ -31,7 +32,7 @@ class MeasuredSide:
         doubts: why its times decide nothing.
         plan_doubts: why its plan has no verdict; the gain of the plan is then not stated.
         session_runs: how many of the latencies each session has; empty for one session.
-        settings: what was asked of the measurement, by the name of the setting.
+        settings: what was asked of the measurement, by name.
     """
 
     name: str
@@ -49,6 +50,10 @@ class MeasuredSide:
     plan_doubts: Sequence[str] = ()
     session_runs: Sequence[int] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def fingerprints(self) -> Fingerprints:
+        return fingerprints(self.metrics, self.edges)
 
     @property
     def sessions_us(self) -> list[Samples]:
@@ -84,22 +89,14 @@ def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
     if len(sides) == 1:
         return first
     nodes = [name for name in first.nodes_us if all(name in side.nodes_us for side in sides)]
-    return MeasuredSide(
-        ", ".join(side.name for side in sides),
-        first.model_id,
-        first.dimensions,
-        np.concatenate([side.latencies_us for side in sides]),
-        {name: np.concatenate([side.nodes_us[name] for side in sides]) for name in nodes},
-        first.executed,
-        first.op_types,
-        first.metrics,
-        first.edges,
-        first.stated,
-        first.conditions,
-        tuple(doubt for side in sides for doubt in side.doubts),
-        tuple(doubt for side in sides for doubt in side.plan_doubts),
-        tuple(len(session) for side in sides for session in side.sessions_us),
-        first.settings,
+    return replace(
+        first,
+        name=", ".join(side.name for side in sides),
+        latencies_us=np.concatenate([side.latencies_us for side in sides]),
+        nodes_us={name: np.concatenate([side.nodes_us[name] for side in sides]) for name in nodes},
+        doubts=tuple(doubt for side in sides for doubt in side.doubts),
+        plan_doubts=tuple(doubt for side in sides for doubt in side.plan_doubts),
+        session_runs=tuple(len(session) for side in sides for session in side.sessions_us),
     )
 
 
@@ -108,18 +105,12 @@ def changed_conditions(baseline: Mapping[str, Any], candidate: Mapping[str, Any]
 
     An unknown is no difference: a side does not state the figures of a table or a flag that it lacks.
     """
+    unknown = (None, "")
     return [
         f"{name.replace('_', ' ')}: {_spoken(value)} against {_spoken(candidate[name])}"
         for name, value in baseline.items()
-        if _is_known(value) and _is_known(candidate.get(name)) and _differ(value, candidate[name])
+        if value not in unknown and candidate.get(name) not in unknown and _differ(value, candidate[name])
     ]
-
-
-def _is_known(value: Any) -> bool:
-    return value is not None and value != ""
-
-
-CLOCK_TOLERANCE = 0.02  # share by which a measured rate may differ before it is named
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -21,12 +21,7 @@ DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary
 WHOLE_BOARD = "board"  # the row of board_resources that has what all regions and the engines across them take
 PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")
 NODE_TABLES = ("op_latency", "op_metrics", "op_edges", "node_map", "op_roofline")
-TIME_TABLES = (
-    "run_latency",
-    "session_latency",
-    *NODE_TABLES,
-    "host_samples",
-)  # what the times depend on; the others may be left out
+TIME_TABLES = ("run_latency", "session_latency", *NODE_TABLES, "host_samples")  # the others may be left out
 SETTINGS = ("runs", "duration", "sessions", "warmup", "dim", "input", "seed")
 CONDITIONS = {  # what a figure depends on, by the document that says it
     "latency_summary": ("provider", "graph_optimization", "threads", "steady_state"),
@@ -49,7 +44,6 @@ class MeasuredFolder(Protocol):
 
     def provenance(self, name: str) -> Any:
         """Return the sidecar of an artifact that has been read."""
-        ...
 
 
 def read_side(folder: MeasuredFolder, nodes_us: Mapping[str, Samples]) -> tuple[MeasuredSide, list[str]]:
@@ -75,17 +69,12 @@ def read_side(folder: MeasuredFolder, nodes_us: Mapping[str, Samples]) -> tuple[
                 raise
             notes.append(f"left out: {error}")
     origin = asdict(folder.provenance("run_latency"))
-    return recorded_side(
-        str(folder.root), origin, cast("Documents", documents), cast("Tables", tables), nodes_us
-    ), notes
+    read = (cast("Documents", documents), cast("Tables", tables))
+    return recorded_side(str(folder.root), origin, *read, nodes_us), notes
 
 
 def recorded_side(
-    name: str,
-    origin: Mapping[str, Any],
-    documents: Documents,
-    tables: Tables,
-    nodes_us: Mapping[str, Samples],
+    name: str, origin: Mapping[str, Any], documents: Documents, tables: Tables, nodes_us: Mapping[str, Samples]
 ) -> MeasuredSide:
     """Return one measurement from the tables of a folder.
 
@@ -112,7 +101,7 @@ def recorded_side(
         _stated(documents, tables),
         _conditions(origin, documents, tables),
         (*busy, *unsettled),
-        tuple(dict.fromkeys(_plan_doubts(tables))),
+        _plan_doubts(tables),
         tuple(map(len, sessions)),
         {name: setting["value"] for name, setting in origin["settings"].items()},
     )
@@ -140,31 +129,26 @@ def unknown_sessions(baselines: Sequence[MeasuredSide], candidate: MeasuredSide,
 
 def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
     """Return why times decide nothing, and why a plan has no verdict and is not compared: each reason once."""
+    pairs = [(doubt, side.name) for side in sides for doubt in side.doubts]
+    pairs += [(doubt, f"the plan of {side.name}") for side in sides for doubt in side.plan_doubts]
     of_reason: dict[str, list[str]] = {}
-    for side in sides:
-        for doubt in side.doubts:
-            of_reason.setdefault(doubt, []).append(side.name)
-    for side in sides:
-        for doubt in side.plan_doubts:
-            of_reason.setdefault(doubt, []).append(f"the plan of {side.name}")
+    for doubt, name in pairs:
+        of_reason.setdefault(doubt, []).append(name)
     return [f"not judged: {', '.join(names)}: {doubt}" for doubt, names in of_reason.items()]
 
 
-def _plan_doubts(tables: Tables) -> Iterator[str]:
-    """Yield why a plan has no verdict: then its speedup and its latency are not compared."""
-    verdicts = tables.get("offload_verdict", ())
-    yield from dict.fromkeys(
-        doubt for row in verdicts if row["verdict"].startswith(NOT_JUDGED) for doubt in row["doubts"]
-    )
+def _plan_doubts(tables: Tables) -> tuple[str, ...]:
+    """Return why a plan has no verdict: then its speedup and its latency are not compared."""
+    rows = (row for row in tables.get("offload_verdict", ()) if row["verdict"].startswith(NOT_JUDGED))
+    return tuple(dict.fromkeys(doubt for row in rows for doubt in row["doubts"]))
 
 
 def _sessions(tables: Tables) -> list[Samples]:
     """Return the runs of each session that the figures of the measurement count; before its steady part is warm-up."""
     plain = [row["latency_us"] for row in tables["run_latency"] if not row["is_profiled"] and not row["is_warmup"]]
     more: dict[int, list[float]] = {}
-    for row in tables.get("session_latency", ()):
-        if not row["is_warmup"]:
-            more.setdefault(row["session_index"], []).append(row["latency_us"])
+    for row in (row for row in tables.get("session_latency", ()) if not row["is_warmup"]):
+        more.setdefault(row["session_index"], []).append(row["latency_us"])
     return [np.array(latencies_us) for latencies_us in (plain, *more.values())]
 
 
@@ -213,7 +197,6 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
     """Return what a measurement depends on besides the model: host, clock, ceilings, settings and versions."""
     samples = tables.get("host_samples", ())
     clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
-    summary_names = {name: names for name, names in CONDITIONS.items() if name in documents}
     imported = {name: value for name, value in origin["imported"].items() if value is not None}
     given = {name: setting.get("value") for name, setting in origin["settings"].items()}
     prefixes = {"load_summary": "load_", "load_best": "load_"}
@@ -222,8 +205,9 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
         "clock_mhz": float(np.mean(clocks)) if clocks else None,
         **{
             prefixes.get(document, "") + name: cast("Mapping[str, Statement]", documents)[document].get(name)
-            for document, names in summary_names.items()
+            for document, names in CONDITIONS.items()
             for name in names
+            if document in documents
         },
         **_plan_conditions(tables.get("offload_plan", ())),
         **{name: str(given[name]) for name in SETTINGS if given.get(name) is not None},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from common.comparison.judgement import SIGNIFICANCE
 from common.comparison.series import Difference, difference_limits
@@ -58,10 +58,8 @@ def _ceiling(name: str, halves: str) -> ComparedFigure:
 
 FIGURES = (
     *(_interval("end_to_end", "latency_summary", name, "_us") for name in ("p90", "p95", "p99", "p99_9")),
-    *(
-        ComparedFigure("end_to_end", "latency_summary", name, "single")
-        for name in ("session_creation_us", "first_run_us")
-    ),
+    ComparedFigure("end_to_end", "latency_summary", "session_creation_us", "single"),
+    ComparedFigure("end_to_end", "latency_summary", "first_run_us", "single"),
     ComparedFigure("memory", "latency_summary", "peak_memory_bytes", "exact"),
     ComparedFigure("memory", "latency_summary", "arena_bytes", "exact"),
     ComparedFigure("memory", "latency_summary", "peak_resident_bytes", "single"),
@@ -70,11 +68,7 @@ FIGURES = (
     _ceiling("memory_bytes_per_s", "memory_halves_difference_share"),
     replace(_interval("energy", "energy_summary", "energy", "_uj"), source="energy_source"),
     ComparedFigure("energy", "energy_summary", "average_power_w", "single"),
-    ComparedFigure(
-        *("plan", "offload_verdict", "likely", "cases"),
-        is_less_better=False,
-        beside=("speedup_p5_factor", "speedup_p95_factor"),
-    ),
+    ComparedFigure("plan", "offload_verdict", "likely", "cases", False, ("speedup_p5_factor", "speedup_p95_factor")),
     ComparedFigure(
         *("plan", "offload_comparison", "plan_latency_likely_us", "cases"),
         beside=("plan_latency_pessimistic_us", "plan_latency_optimistic_us"),
@@ -92,6 +86,13 @@ FIGURES = (
 )
 
 
+# Limits of 95 % on each side become those of a family: each figure has its share of 5 % (Bonferroni). The figures of
+# the latency are no part of it, because their runs are compared.
+STATED = [figure for figure in FIGURES if figure.spread == "interval" and figure.document != "latency_summary"]
+WIDENING = NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / len(STATED)) / NormalDist().inv_cdf(CONFIDENCE)
+LEAST_REPEATS = 5  # baselines that say how far a repeat is away
+
+
 def figure_difference(
     figure: ComparedFigure, baselines: Sequence[Document], candidate: Document, floor_share: float | None = None
 ) -> Difference | None:
@@ -103,83 +104,69 @@ def figure_difference(
     known = [baseline for baseline in baselines if baseline.get(figure.name) is not None]
     if not known or candidate.get(figure.name) is None:
         return None
-    values = sorted(float(baseline[figure.name]) for baseline in known)
-    before, after = values[len(values) // 2], float(candidate[figure.name])
-    spread = figure.spread_of([*known, candidate])
+    known.sort(key=lambda baseline: float(baseline[figure.name]))
+    middle, sides = known[len(known) // 2], [*known, candidate]
+    before, after = float(middle[figure.name]), float(candidate[figure.name])
+    spread = figure.spread_of(sides)
     if not before:
         return Difference(before, after) if after and spread == "exact" else None
-    if spread not in ("exact", "halves") and len(values) >= LEAST_REPEATS:
-        return _against_repeats(values, before, after)
-    if spread == "halves":
-        return _of_halves(before, after, [one.get(figure.beside[0]) for one in (*known, candidate)])
-    return _of_one_repeat(figure, spread, known, candidate, floor_share)
+    share, limits = after / before - 1, _Limits()
+    if spread not in ("exact", "halves") and len(known) >= LEAST_REPEATS:
+        limits = _of_repeats(share, (float(known[-1][figure.name]) - float(known[0][figure.name])) / before)
+    elif spread == "halves":
+        limits = _of_halves(share, [side.get(figure.beside[0]) for side in sides])
+    elif spread == "interval":
+        limits = _of_intervals(figure, sides, before, after)
+    elif spread == "cases":
+        limits = _of_cases(figure, middle, candidate, share, floor_share)
+    return Difference(before, after, share, *limits)
 
 
-def _of_one_repeat(
-    figure: ComparedFigure, spread: Spread, baselines: Sequence[Document], candidate: Document, floor: float | None
-) -> Difference:
-    """Return the difference where too few repeats say how far the next one would be away."""
-    ordered = sorted(baselines, key=lambda one: float(one[figure.name]))
-    middle = ordered[len(ordered) // 2]
-    before, after = float(middle[figure.name]), float(candidate[figure.name])
-    if spread == "interval":
-        return _of_intervals(figure, baselines, candidate, before, after)
-    if spread == "cases":
-        return _of_cases(figure, middle, candidate, floor)
-    return Difference(before, after, after / before - 1)
+class _Limits(NamedTuple):
+    """The ends of the interval of a difference and its noise floor, as shares of the baseline; None where unknown."""
+
+    low: float | None = None
+    high: float | None = None
+    floor: float | None = None
 
 
-def _of_cases(figure: ComparedFigure, baseline: Document, candidate: Document, floor_share: float | None) -> Difference:
-    """Return the difference of the likely cases, between the least and the largest of all cases."""
-    before, after = float(baseline[figure.name]), float(candidate[figure.name])
-    share = after / before - 1
+def _of_repeats(share: float, reach: float) -> _Limits:
+    """Return the range that one more of several baselines would have.
+
+    Of k repeats, the next one is outside their range with probability 2 / (k + 1), whatever the distribution. Half of
+    the range is added on both sides.
+    """
+    return _Limits(share - reach, share + reach, reach)
+
+
+def _of_cases(
+    figure: ComparedFigure, baseline: Document, candidate: Document, share: float, floor: float | None
+) -> _Limits:
+    """Return the least and the largest difference of all cases."""
     shares = [
         float(candidate[name]) / float(baseline[name]) - 1
         for name in figure.beside
         if baseline.get(name) and candidate.get(name) is not None
     ]
-    if len(shares) < len(figure.beside) or floor_share is None:
-        return Difference(before, after, share)
-    return Difference(before, after, share, min(share, *shares), max(share, *shares), floor_share)
+    if len(shares) < len(figure.beside) or floor is None:
+        return _Limits()
+    return _Limits(min(share, *shares), max(share, *shares), floor)
 
 
-def _of_halves(before: float, after: float, apart: Sequence[Any]) -> Difference:
-    """Return the difference of two ceilings: a repeat may be as far away as the halves of a measurement are."""
-    share = after / before - 1
+def _of_halves(share: float, apart: Sequence[float | None]) -> _Limits:
+    """Return the limits for two ceilings: a repeat may be as far away as the halves of a measurement are."""
     known = [float(distance) for distance in apart if distance is not None]
     if len(known) < len(apart):
-        return Difference(before, after, share)
+        return _Limits()
     floor = math.hypot(max(known[:-1]), known[-1])
-    return Difference(before, after, share, share - floor, share + floor, floor)
+    return _Limits(share - floor, share + floor, floor)
 
 
-# Limits of 95 % on each side become those of a family: each figure has its share of 5 % (Bonferroni). The figures of
-# the latency are no part of it, because their runs are compared.
-STATED = [figure for figure in FIGURES if figure.spread == "interval" and figure.document != "latency_summary"]
-WIDENING = NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / len(STATED)) / NormalDist().inv_cdf(CONFIDENCE)
-LEAST_REPEATS = 5  # baselines that say how far a repeat is away
-
-
-def _against_repeats(values: Sequence[float], before: float, after: float) -> Difference:
-    """Return the difference from several baselines, within the range that one more of them would have.
-
-    Of k repeats, the next one is outside their range with probability 2 / (k + 1), whatever the distribution. Half of
-    the range is added on both sides.
-    """
-    reach = (values[-1] - values[0]) / before
-    share = after / before - 1
-    return Difference(before, after, share, share - reach, share + reach, reach)
-
-
-def _of_intervals(
-    figure: ComparedFigure, baselines: Sequence[Document], candidate: Document, before: float, after: float
-) -> Difference:
-    """Return the difference of two estimates with intervals; those of all stated figures hold together."""
-    lows, highs = ([one[end] for one in (*baselines, candidate) if one.get(end) is not None] for end in figure.beside)
-    share = after / before - 1
-    if len(lows) + len(highs) < 2 * (len(baselines) + 1):
-        return Difference(before, after, share)
+def _of_intervals(figure: ComparedFigure, sides: Sequence[Document], before: float, after: float) -> _Limits:
+    """Return the limits for two estimates with intervals; those of all stated figures hold together."""
+    lows, highs = ([side[end] for side in sides if side.get(end) is not None] for end in figure.beside)
+    if len(lows) + len(highs) < 2 * len(sides):
+        return _Limits()
     first, second = Estimate(before, min(lows[:-1]), max(highs[:-1])), Estimate(after, lows[-1], highs[-1])
     low, high = (limit / before for limit in difference_limits(first, second, WIDENING) or (0.0, 0.0))
-    floor = max(before - min(lows[:-1]), max(highs[:-1]) - before) / before
-    return Difference(before, after, share, low, high, floor)
+    return _Limits(low, high, max(before - min(lows[:-1]), max(highs[:-1]) - before) / before)
