@@ -36,7 +36,7 @@ from common.load.interference import broken_by, interference_figures, load_alone
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
-from common.load.settings import LoadSettings, ModelLoad, OtherModel, checked
+from common.load.settings import LoadSettings, ModelLoad, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.messages.errors import CommandLineError
@@ -69,8 +69,8 @@ def arguments() -> cli.Parser:
 
 def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
     path = cli.model_path(given.with_model, "--with")
-    other = OtherModel(dict(given.with_dim), given.with_rate)
-    return settings.beside(path, cli.configured_bindings(given.config, path), other)
+    configured = cli.configured_bindings(given.config, path)
+    return settings.beside(path, dict(given.with_dim), configured, given.with_rate)
 
 
 def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> list[str]:

@@ -109,9 +109,7 @@ def against_loadgen() -> Iterator[Figure]:
     for rate_hz in LOADGEN_RATES_HZ:
         service, policy = Sleeper(5e-3), BatchPolicy()
         with tempfile.TemporaryDirectory() as folder:
-            drive(
-                "server", service, policy, Path(folder), rate_hz=rate_hz, bound_s=1.0, duration_s=LOADGEN_S, seed=SEED
-            )
+            drive("server", service, policy, Demand(rate_hz, LOADGEN_S, SEED), 1.0, Path(folder))
             theirs = results(Path(folder))
         ours_us = serve(OpenLoop(poisson(rate_hz, LOADGEN_S, SEED)), service, policy).latencies_us
         for name, share in (("50.00", 0.5), ("90.00", 0.9), ("99.00", 0.99)):

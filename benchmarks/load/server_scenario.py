@@ -30,6 +30,7 @@ from common.latency.statistics import Estimate, percentile
 from common.load.generator import wall_clock
 from common.load.generator.loadgen import drive, require_loadgen, results
 from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop, Source
@@ -113,7 +114,7 @@ def by_loadgen(service: SessionService, rate_hz: float, duration_s: float, seed:
     """Let LoadGen send the requests; return its percentiles in µs, its verdict, and how many it sent."""
     with tempfile.TemporaryDirectory() as folder:
         policy, place = BatchPolicy(), Path(folder)
-        drive("server", service, policy, place, rate_hz=rate_hz, bound_s=NO_BOUND_S, duration_s=duration_s, seed=seed)
+        drive("server", service, policy, Demand(rate_hz, duration_s, seed), NO_BOUND_S, place)
         figures = results(place)
     times_us = np.array([float(figures[f"result_{name}_percentile_latency_ns"]) for name in SHARES]) / NS_PER_US
     return times_us, str(figures["result_validity"]), int(figures["result_query_count"])

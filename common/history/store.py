@@ -88,10 +88,9 @@ class RecordFile:
                 database.execute("PRAGMA journal_mode = WAL")
 
     def newest(self, count: int, *, is_across_models: bool = False) -> list[Record]:
-        """Return the newest records of one series, oldest first, with their figures.
+        """Return at most so many of the newest records of one series, oldest first, with their figures.
 
         Args:
-            count: at most so many.
             is_across_models: whether another version of the model belongs to the series.
 
         Raises:
@@ -114,12 +113,7 @@ class RecordFile:
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
-        """Yield a connection.
-
-        Raises:
-            UpstreamError: there is no file to read.
-            PipelineError: the file is no history, or cannot be used.
-        """
+        """Yield a connection; what cannot be opened or used is a PipelineError."""
         try:
             is_there = self._require_regular()
             if not is_there and not is_writing:
@@ -132,12 +126,7 @@ class RecordFile:
             raise PipelineError(self._path, f"cannot be used as the history ({reason})", _REMEDY) from error
 
     def _require_regular(self) -> bool:
-        """Return whether the file is there; refuse a pipe, on which SQLite would wait for ever, and a folder.
-
-        Raises:
-            PipelineError: it is no regular file.
-            OSError: it cannot be looked at.
-        """
+        """Return whether the file is there; refuse a pipe, on which SQLite would wait for ever, and a folder."""
         try:
             mode = self._path.stat().st_mode
         except FileNotFoundError:
@@ -226,15 +215,11 @@ def _entered(database: sqlite3.Connection, record: Record) -> tuple[int, bool]:
 
 def _new_number(database: sqlite3.Connection, record: Record) -> int:
     """Enter a record without its figures."""
+    parts = (dict(record.dimensions), dict(record.conditions), list(record.doubts))
     values = (
-        record.identity,
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        record.revision.commit,
-        record.revision.is_dirty,
-        record.folder,
-        record.model_id,
-        record.model_path,
-        *(json.dumps(part) for part in (dict(record.dimensions), dict(record.conditions), list(record.doubts))),
+        *(record.identity, datetime.now(UTC).isoformat(timespec="seconds")),
+        *(record.revision.commit, record.revision.is_dirty, record.folder, record.model_id, record.model_path),
+        *map(json.dumps, parts),
     )
     names = _COLUMNS.partition(", ")[2]
     return int(database.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)

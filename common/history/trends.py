@@ -33,13 +33,13 @@ def history_rows(records: Sequence[Record], margin_share: float) -> tuple[list[R
     values: list[RunHistoryRow] = []
     trends: list[HistoryTrendsRow] = []
     for name in names:
-        figure = KNOWN[name.kind, name.figure]
-        family = sum(not _is_exact(other) and (other.kind == NODE.kind) == (name.kind == NODE.kind) for other in names)
+        alike = [other for other in names if (other.kind == NODE.kind) == (name.kind == NODE.kind)]
+        family = max(1, sum(not _is_exact(other) for other in alike))
         series = [(record, record.figures[name]) for record in records if name in record.figures]
         sound = [(record, value) for record, value in series if not _is_doubted(record, name)]
-        level_changes = changes([value for _, value in sound], max(1, family), is_exact=_is_exact(name))
+        level_changes = changes([value for _, value in sound], family, is_exact=_is_exact(name))
         values += _value_rows(name, series, sound, level_changes)
-        trends.append(_trend_row(name, figure, series, sound, max(1, family), margin_share, latency_us))
+        trends.append(_trend_row(name, series, sound, family, margin_share, latency_us))
     return values, trends
 
 
@@ -51,9 +51,11 @@ def history_failures(
     Args:
         limit: a node must add as much to the latency.
     """
-    newest: dict[FigureName, RunHistoryRow] = {}
-    for row in (row for row in values if row["is_change_point"]):
-        newest[FigureName(row["compared_kind"], row["compared_figure"], row["compared_subject"])] = row
+    newest = {
+        FigureName(row["compared_kind"], row["compared_figure"], row["compared_subject"]): row
+        for row in values
+        if row["is_change_point"]
+    }
     latency_us = next((row["figure_value"] for row in trends if row["compared_kind"] == LATENCY.kind), None)
     return failures([*trends, *(_as_trend(name, row, latency_us) for name, row in newest.items())], limit)
 
@@ -121,13 +123,7 @@ def _levels(sound: Series, level_changes: Sequence[Change]) -> dict[int, float]:
 
 
 def _trend_row(
-    name: FigureName,
-    figure: ComparedFigure,
-    series: Series,
-    sound: Series,
-    family: int,
-    margin_share: float,
-    latency_us: float | None,
+    name: FigureName, series: Series, sound: Series, family: int, margin_share: float, latency_us: float | None
 ) -> HistoryTrendsRow:
     """Compare a figure of the newest record with the level of the records before it."""
     last, value = series[-1]
@@ -135,10 +131,10 @@ def _trend_row(
     starts = [change.index for change in changes(before, family, is_exact=_is_exact(name))]
     level = before[starts[-1] if starts else 0 :]
     change = from_level(level, value, family) if level else Difference(value, value)
-    judgement = _judgement(figure, change, len(level), margin_share)
+    judgement = _judgement(KNOWN[name.kind, name.figure], change, len(level), margin_share)
     if _is_doubted(last, name):
         judgement = Judgement("undecided", "; ".join(last.doubts))
-    is_node = name.kind == NODE.kind and latency_us
+    whole_us = latency_us if name.kind == NODE.kind else None
     return {
         "compared_kind": name.kind,
         "compared_figure": name.figure,
@@ -150,7 +146,7 @@ def _trend_row(
         "difference_low_share": change.low_share,
         "difference_high_share": change.high_share,
         "noise_floor_share": change.noise_floor_share,
-        "latency_change_share": (value - change.baseline) / latency_us if is_node and latency_us else None,
+        "latency_change_share": (value - change.baseline) / whole_us if whole_us else None,
         "level_run_count": len(level),
         "recorded_run_count": len(series),
         "verdict_reason": judgement.reason,

@@ -22,14 +22,12 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.results.load_figures import steady, summary
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
-from common.load.search.halving import Configuration
 from common.load.search.optimum import SearchTask, chosen
-from common.load.service.concurrency import USUAL, Concurrency
+from common.load.service.concurrency import USUAL
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.messages.errors import PipelineError
 from common.onnx_graph.reading.scan import scan
 from common.process.host_identity import host_identity
-from common.runtime.sessions.session import SessionSettings
 from common.runtime.sessions.threads import usable_threads
 from common.table_rows import LoadFleetRow
 
@@ -40,7 +38,6 @@ FIGURES = (  # of load_summary, which a row has too
     *("offered_requests_per_s", "answered_requests_per_s", "utilization_share"),
     *(f"request_{name}{end}_us" for name in ("p50", "p99") for end in ("", "_low", "_high")),
 )
-RATES = ("answered_requests_per_s", "goodput_requests_per_s")
 SETUP = ("provider", "session_count", "threads", "replica_count", "batch_max_count", "batch_wait_us")
 SHARING = tuple(USUAL.columns)
 HOST = ("hostname", "cpu_model", "processor_count", "runtime_version")
@@ -64,8 +61,8 @@ class ModelTask:
         sent: content of the file and of those beside it with its weights, by their places in its folder, for a worker
             that may not have them; empty: the worker reads the file.
         configured: sizes of lower precedence.
-        options: provider and optimization level of the sessions; its threads are at most those of the host, and 0 for
-            an equal share of them.
+        shape: how the sessions are set up, with as many threads as the host has at most, and 0 for an equal share of
+            them.
         bound: what to search first; None to run as asked.
     """
 
@@ -75,12 +72,9 @@ class ModelTask:
     configured: Mapping[str, int]
     demand: Demand
     policy: BatchPolicy
-    options: SessionSettings
-    session_count: int = 1
-    concurrency: Concurrency = USUAL
-    replicas: int = 1
-    bound: Bound | None = None
+    shape: SessionShape
     thresholds: LoadThresholds = USUAL_THRESHOLDS
+    bound: Bound | None = None
 
     def measured(self) -> LoadFleetRow:
         """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
@@ -93,7 +87,9 @@ class ModelTask:
                 figures = self._measured(path)
             except PipelineError as error:
                 figures = {**self._asked(), "validity": "invalid", "validity_reason": error.problem}
-        row = {"model_file": str(self.path), **host_figures(), **figures}
+        host = host_identity()
+        values = (host["hostname"], host["cpu_model"], usable_threads(None), version("onnxruntime"))
+        row = {"model_file": str(self.path), **dict(zip(HOST, values, strict=True)), **figures}
         return cast("LoadFleetRow", {name: row.get(name) for name in COLUMNS})
 
     @contextlib.contextmanager
@@ -119,8 +115,8 @@ class ModelTask:
     def _measured(self, path: Path) -> Fields:
         model = self.served(path)
         task = self._best(model, self.bound) if self.bound else self
-        load = (task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
-        harness = replace(prepare(model, *load), thresholds=task.thresholds)
+        shape = task._with_threads(usable_threads(task._threads))
+        harness = prepare(model, shape, task.demand, task.demand.schedule(), task.policy, task.thresholds)
         test = harness.load()
         if test.record.is_interrupted:
             raise KeyboardInterrupt
@@ -128,25 +124,20 @@ class ModelTask:
 
     def _asked(self) -> Fields:
         """Return the figures of a model that got no request."""
-        shape = SessionShape(self.session_count, self.options, self.concurrency, self.replicas)
-        counts = dict.fromkeys((name for name in FIGURES if name.endswith("_count")), 0)
-        batches = {"batch_max_count": self.policy.most, "batch_wait_us": self.policy.wait_ns / 1e3}
         return {
-            **shape.figures,
-            "threads": self._threads,
-            **batches,
-            **counts,
-            "error_share": 0.0,
-            **dict.fromkeys(RATES, 0.0),
+            **self._with_threads(self._threads).figures,
+            "batch_max_count": self.policy.most,
+            "batch_wait_us": self.policy.wait_ns / 1e3,
+            **dict.fromkeys((name for name in FIGURES if name.endswith("_count")), 0),
+            **dict.fromkeys(("error_share", "answered_requests_per_s", "goodput_requests_per_s"), 0.0),
         }
 
     @property
     def _threads(self) -> int:
-        return self.options.threads or max(1, usable_threads(None) // self.session_count)
+        return self.shape.options.threads or max(1, usable_threads(None) // self.shape.session_count)
 
-    def _shape(self) -> SessionShape:
-        options = replace(self.options, threads=usable_threads(self._threads))
-        return SessionShape(self.session_count, options, self.concurrency, self.replicas)
+    def _with_threads(self, count: int) -> SessionShape:
+        return replace(self.shape, options=replace(self.shape.options, threads=count))
 
     def _best(self, model: ServedModel, bound: Bound) -> ModelTask:
         """Search the best configuration on this host; return the task with it.
@@ -154,29 +145,21 @@ class ModelTask:
         Raises:
             KeyboardInterrupt: a signal ended the search.
         """
-        processors = usable_threads(self.options.threads or None)
+        own = self.shape
+        processors = usable_threads(own.options.threads or None)
         aim, host = (bound.p99_us, bound.budget_s, bound.batch_max), (processors, None, self.demand.seed)
-        task = SearchTask(*aim, *host, (self.concurrency,), max_error_share=self.thresholds.max_error_share)
-        optimum, _ = find_best(model, SearchSettings(task, self.options, self.replicas))
+        task = SearchTask(*aim, *host, (own.concurrency,), max_error_share=self.thresholds.max_error_share)
+        settings = SearchSettings(task, own.options, own.replicas)
+        optimum, _ = find_best(model, settings)
         if optimum.is_interrupted:
             raise KeyboardInterrupt
-        return self._with(*chosen(optimum))
-
-    def _with(self, setup: Configuration, rate_hz: float) -> ModelTask:
+        setup, rate_hz = chosen(optimum)
         return replace(
             self,
             demand=replace(self.demand, rate_hz=rate_hz),
             policy=replace(self.policy, most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s)),
-            options=replace(self.options, threads=setup.thread_count),
-            session_count=setup.session_count,
-            concurrency=setup.concurrency,
+            shape=settings.shape(*setup.shape),
         )
-
-
-def host_figures() -> Fields:
-    host = host_identity()
-    values = (host["hostname"], host["cpu_model"], usable_threads(None), version("onnxruntime"))
-    return dict(zip(HOST, values, strict=True))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from common.load.best_configuration import SearchSettings
 from common.load.endpoint.address import Address, address_of
 from common.load.endpoint.endpoint_model import Connections, EndpointModel, endpoint_model
 from common.load.endpoint.endpoint_service import Caller, EndpointService, connect, described
+from common.load.endpoint.tensors import TensorForm
 from common.load.fleet import Bound, ModelTask
 from common.load.generator.harness import MOST_WORKERS, Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
@@ -159,7 +160,9 @@ class LoadSettings:
         Raises:
             UnusableValueError: they make no load.
         """
-        load = (_demand(values), _policy(values), _shape(values), RequestContent.of(values))
+        threads = usable_threads(values["threads"] or None)
+        each = threads if values["threads"] else max(1, threads // values["sessions"])
+        load = (_demand(values), _policy(values), _shape(values, each), RequestContent.of(values))
         return cls(*load, thresholds(values), _precision(values))
 
     def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
@@ -173,24 +176,28 @@ class LoadSettings:
         """
         arrivals = self.demand.schedule()
         length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
-        model = self.content.model(path, configured, length)
-        load = (self.demand, arrivals, self.policy, self.shape, length)
-        return ModelLoad(model, *load, self.thresholds, self.precision)
+        return ModelLoad(self, self.content.model(path, configured, length), arrivals, length)
 
-    def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> ModelLoad:
-        """Return the load of another model, set up as this one, with requests of its own rate.
+    def beside(
+        self, path: Path, dimensions: Mapping[str, int], configured: Mapping[str, int], rate_hz: float | None
+    ) -> ModelLoad:
+        """Return the load of another model, set up as this one.
+
+        Args:
+            dimensions: sizes of dynamic dimensions of the other model.
+            configured: the same, of lower precedence.
+            rate_hz: requests per second; None: as many as to this one.
 
         Raises:
             UnusableValueError: a dimension of the other model is unusable.
         """
         try:
-            model = served_model(path, other.dimensions, configured, {}, seed=self.content.seed)
+            model = served_model(path, dimensions, configured, {}, seed=self.content.seed)
         except UnusableValueError as error:
             quantities = ", ".join("with_dim" if name == "dim" else name for name in error.quantities)
             raise UnusableValueError(quantities, error.problem, error.remedy) from error
-        rate_hz = other.rate_hz or self.demand.rate_hz
-        demand = replace(self.demand, rate_hz=rate_hz, seed=self.demand.seed + ROUNDS)
-        return ModelLoad(model, demand, demand.schedule(), self.policy, self.shape, 0, self.thresholds)
+        demand = replace(self.demand, rate_hz=rate_hz or self.demand.rate_hz, seed=self.demand.seed + ROUNDS)
+        return ModelLoad(replace(self, demand=demand, precision=None), model, demand.schedule())
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +209,18 @@ class ModelLoad:
         length: the longest request; 0 where all have one size.
     """
 
+    settings: LoadSettings
     model: ServedModel
-    demand: Demand
     arrivals: Arrivals | None
-    policy: BatchPolicy
-    shape: SessionShape
-    length: int
-    thresholds: LoadThresholds
-    precision: Precision | None = None
+    length: int = 0
 
     def harness(self, listener: Listener = nobody) -> Harness:
         """Return the warm service; the listener is called with each load when it begins."""
-        warm = prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
-        return replace(warm, precision=self.precision, thresholds=self.thresholds)
+        asked = self.settings
+        demand = (asked.demand, self.arrivals, asked.policy, asked.thresholds)
+        return prepare(
+            self.model, asked.shape, *demand, length=self.length, precision=asked.precision, listener=listener
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,20 +272,17 @@ class EndpointSettings:
         """
         arrivals = self.demand.schedule()
         padded_length(self.demand, arrivals, (), None)
-        caller = self._connect(is_binary=True)
+        caller = self.connected(is_binary=True)
         metadata, takes_bytes = described(self.address, self.served_model, caller)
         caller.close()
         is_binary = takes_bytes if self.encoding == "auto" else self.encoding == "bytes"
         model = endpoint_model(str(self.address), metadata, self.dimensions, self.input_files, self.demand.seed)
         return EndpointLoad(self, model, arrivals, is_binary)
 
-    def _connect(self, *, is_binary: bool) -> Caller:
+    def connected(self, *, is_binary: bool) -> Caller:
         timeout_ns = self.policy.timeout_ns
         timeout_s = LONGEST_ANSWER_S if timeout_ns == NEVER_NS else timeout_ns / 1e9
         return connect(self.address, self.served_model, self.version, timeout_s, is_binary=is_binary)
-
-    def service(self, model: EndpointModel, *, is_binary: bool) -> EndpointService:
-        return EndpointService(model, lambda: self._connect(is_binary=is_binary), self.connections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,46 +306,34 @@ class EndpointLoad:
             PipelineError: the endpoint does not answer a request, or it takes no batches.
         """
         settings = self.settings
-        service = settings.service(self.model, is_binary=self.is_binary)
+        service = EndpointService(
+            self.model, lambda: settings.connected(is_binary=self.is_binary), settings.connections
+        )
         if settings.policy.most > 1 and not self.model.batched:
             problem = f"{settings.policy.most}, but no input of {settings.served_model} has a first axis of any size"
             raise UnusableValueError("batch_max", problem, "leave it out; <connections> are concurrent calls")
         require_batches(settings.served_model, service.inputs, settings.policy.most, service.worker_count)
         warm_up(service, settings.policy, 0)
-        demand = (settings.policy, settings.demand, self.arrivals)
-        setup = Connections(settings.connections)
-        harness = Harness(service, *demand, self.model, setup, listener)
-        return replace(harness, precision=settings.precision, thresholds=settings.thresholds)
+        demand, setup = (settings.policy, settings.demand, self.arrivals), Connections(settings.connections)
+        return Harness(service, *demand, self.model, setup, listener, settings.precision, settings.thresholds)
 
     @property
     def document(self) -> dict[str, object]:
         """What the endpoint says of its model, by the fields of load_endpoint."""
         metadata = self.model.metadata
-        inputs, outputs = (
-            {form.name: f"{form.datatype} {[*form.shape]}" for form in forms}
-            for forms in (metadata.inputs, metadata.outputs)
-        )
         return {
             "endpoint": self.model.address,
             "served_model": metadata.name,
             "served_version": self.settings.version or None,
             "endpoint_platform": metadata.platform or None,
             "tensor_encoding": "bytes" if self.is_binary else "text",
-            "endpoint_inputs": inputs,
-            "endpoint_outputs": outputs,
+            "endpoint_inputs": _spoken(metadata.inputs),
+            "endpoint_outputs": _spoken(metadata.outputs),
         }
 
 
-@dataclass(frozen=True, slots=True)
-class OtherModel:
-    """Settings of the other one of two models.
-
-    Attributes:
-        rate_hz: requests per second; None: as many as to the first one.
-    """
-
-    dimensions: Mapping[str, int]
-    rate_hz: float | None
+def _spoken(forms: Sequence[TensorForm]) -> dict[str, str]:
+    return {form.name: f"{form.datatype} {[*form.shape]}" for form in forms}
 
 
 def search_settings(values: FlagValues) -> SearchSettings:
@@ -397,10 +388,8 @@ def with_best(values: FlagValues, best: LoadBestDocument, trials: Sequence[LoadS
 
 def fleet_task(values: FlagValues) -> ModelTask:
     """Return what checked values ask of each model of a fleet; path and content of its file are still missing."""
-    sessions = (values["sessions"], _concurrency(values), values["replicate"])
-    options, bound = _options(values, values["threads"] or 0), _bound(values) if values["search"] else None
-    load = (_demand(values), _policy(values), options, *sessions, bound, thresholds(values))
-    return ModelTask(Path(), {}, dict(values["dim"]), {}, *load)
+    load = (_demand(values), _policy(values), _shape(values, values["threads"] or 0), thresholds(values))
+    return ModelTask(Path(), {}, dict(values["dim"]), {}, *load, _bound(values) if values["search"] else None)
 
 
 def matrix_options(values: FlagValues) -> SessionSettings:
@@ -477,7 +466,5 @@ def _concurrency(values: FlagValues) -> Concurrency:
     return concurrency
 
 
-def _shape(values: FlagValues) -> SessionShape:
-    sessions = values["sessions"]
-    threads = usable_threads(values["threads"]) if values["threads"] else max(1, usable_threads(None) // sessions)
-    return SessionShape(sessions, _options(values, threads), _concurrency(values), values["replicate"])
+def _shape(values: FlagValues, threads: int) -> SessionShape:
+    return SessionShape(values["sessions"], _options(values, threads), _concurrency(values), values["replicate"])

@@ -14,6 +14,7 @@ from common.load import fleet
 from common.load.fleet import COLUMNS, Bound, ModelTask, tasks_of
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
+from common.load.service.served_model import SessionShape
 from common.runtime.sessions.session import SessionSettings
 from models.__main__ import BUILDERS
 
@@ -25,13 +26,17 @@ def mlp(tmp_path_factory):
     return path
 
 
+def of_sessions(count):
+    return SessionShape(count, SessionSettings(0))
+
+
 def task_of(path, sent=None, **changed):
-    asked = {"demand": Demand(200.0, 0.2, seed=3), "policy": BatchPolicy(), "options": SessionSettings(0), **changed}
+    asked = {"demand": Demand(200.0, 0.2, seed=3), "policy": BatchPolicy(), "shape": of_sessions(1), **changed}
     return ModelTask(path, sent or {}, {}, {}, **asked)
 
 
 def test_a_row_names_the_host_and_balances(mlp):
-    row = task_of(mlp, session_count=2).measured()
+    row = task_of(mlp, shape=of_sessions(2)).measured()
     assert tuple(row) == COLUMNS
     assert (row["hostname"], row["model_file"]) == (socket.gethostname(), str(mlp))
     assert row["sent_count"] == row["completed_count"] > 10

@@ -20,6 +20,7 @@ from common.design_space.results.cache import ResultCache
 from common.load.fleet import ModelTask, tasks_of
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
+from common.load.service.served_model import SessionShape
 from common.messages.errors import PipelineError, UnusableValueError
 from common.runtime.sessions.session import SessionSettings
 from common.workers import Workers, WorkersLostError
@@ -201,7 +202,7 @@ def test_a_worker_that_dies_is_replaced(cluster, tmp_path):
 def test_a_worker_measures_a_model_whose_files_it_does_not_have(cluster, tmp_path):
     path = tmp_path / "apart.onnx"
     onnx.save_model(BUILDERS["tiny-mlp"](), path, save_as_external_data=True, size_threshold=0, location="apart.bin")
-    settings = Demand(50.0, 0.5, seed=3), BatchPolicy(), SessionSettings(1)
+    settings = Demand(50.0, 0.5, seed=3), BatchPolicy(), SessionShape(1, SessionSettings(1))
     tasks = tasks_of([path] * 2, [{}] * 2, ModelTask(Path(), {}, {}, {}, *settings), is_sent=True)
     path.unlink()
     (tmp_path / "apart.bin").unlink()

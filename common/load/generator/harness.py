@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from common.load.endpoint.endpoint_model import Connections, EndpointModel
 from common.load.generator.wall_clock import Listener, ServedStream, nobody, serve_together
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.rate_profile import RateStep
 from common.load.requests.schedules import Arrivals
-from common.load.results.load_figures import Flops, LoadTest, is_precise
+from common.load.results.load_figures import LoadTest, is_precise
 from common.load.results.precision import Precision
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.service.served_model import ServedModel, SessionShape
@@ -21,30 +21,6 @@ from common.load.service.sessions import require_batches, warm_up
 from common.messages.errors import UnusableValueError
 
 MOST_WORKERS = 1024
-
-
-class Answering(Protocol):
-    """The model with which the service answers, and one request to it."""
-
-    @property
-    def flops(self) -> Flops | None:
-        """FLOPs of a call by its batch size and its length; None where they are unknown."""
-        ...
-
-    @property
-    def figures(self) -> Mapping[str, object]: ...
-
-
-class Setup(Protocol):
-    """How the service is set up."""
-
-    @property
-    def device(self) -> str:
-        """The runtime's name of the device that computes; empty for the host."""
-        ...
-
-    @property
-    def figures(self) -> Mapping[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +36,8 @@ class Harness:
     policy: BatchPolicy
     demand: Demand
     arrivals: Arrivals | None
-    model: Answering
-    shape: Setup
+    model: ServedModel | EndpointModel
+    shape: SessionShape | Connections
     listener: Listener = nobody
     precision: Precision | None = None
     thresholds: LoadThresholds = USUAL_THRESHOLDS
@@ -73,10 +49,12 @@ class Harness:
     @property
     def stream(self) -> ServedStream:
         source, last_ns = self.demand.source(self.arrivals, self.policy)
-        is_enough = (
-            (lambda record: is_precise(self.test_of(record, is_open=self.demand.is_open))) if self.precision else None
-        )
-        return ServedStream(source, self.service, self.policy, last_ns, self.listener, is_enough)
+
+        def is_enough(record: LoadRecord) -> bool:
+            return is_precise(self.test_of(record, is_open=self.demand.is_open))
+
+        ends_early = is_enough if self.precision else None
+        return ServedStream(source, self.service, self.policy, last_ns, self.listener, ends_early)
 
     def part(self, index: int, duration_s: float) -> Harness:
         """Return the same service under a part of a long load."""
@@ -115,22 +93,28 @@ class Harness:
 def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:
     """Let the requests of several services come at the same time; return the test of each."""
     records = serve_together([harness.stream for harness in harnesses], look=look)
-    pairs = zip(harnesses, records, strict=True)
     return [
-        harness.test_of(record, is_open=harness.demand.is_open, steps=harness.demand.steps) for harness, record in pairs
+        harness.test_of(record, is_open=harness.demand.is_open, steps=harness.demand.steps)
+        for harness, record in zip(harnesses, records, strict=True)
     ]
 
 
 def prepare(
     model: ServedModel,
+    shape: SessionShape,
     demand: Demand,
     arrivals: Arrivals | None,
     policy: BatchPolicy,
-    shape: SessionShape,
-    length: int,
+    thresholds: LoadThresholds,
+    *,
+    length: int = 0,
+    precision: Precision | None = None,
     listener: Listener = nobody,
 ) -> Harness:
     """Create the sessions of a model and warm them up.
+
+    Args:
+        length: the longest request; 0 where all have one size.
 
     Raises:
         PipelineError: the runtime refuses the model, or it does not take a size or length that the policy allows.
@@ -142,4 +126,4 @@ def prepare(
     service = model.service(shape)
     require_batches(model.path.name, service.inputs, policy.most, workers)
     warm_up(service, policy, length)
-    return Harness(service, policy, demand, arrivals, model, shape, listener)
+    return Harness(service, policy, demand, arrivals, model, shape, listener, precision, thresholds)

@@ -20,6 +20,7 @@ import numpy as np
 from common.load.generator.harness import Harness
 from common.load.generator.wall_clock import Listener, nobody, serve
 from common.load.requests.batching import NEVER_NS, BatchPolicy
+from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.sources import Arrival, ClosedLoop
 from common.load.results.load_figures import LoadTest
@@ -28,12 +29,7 @@ from common.messages.errors import PipelineError
 from common.process import interrupts
 
 SEEDS = 2**64  # that LoadGen knows
-SCENARIOS = {
-    "single-stream": "SingleStream",
-    "multi-stream": "MultiStream",
-    "server": "Server",
-    "offline": "Offline",
-}
+SCENARIOS = {"single-stream": "SingleStream", "multi-stream": "MultiStream", "server": "Server", "offline": "Offline"}
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 PREFIX = ":::MLLOG "
 PROBES = 20  # calls that say how fast the service is
@@ -68,17 +64,12 @@ class Issued:
         self._wake()
 
     def due(self, now_ns: int) -> list[Arrival]:
-        """Return the requests that have come since the last call."""
-        arrivals = []
-        while self._new:
-            number, issued_ns = self._new.popleft()
-            self._ids.append(number)
-            arrivals.append((issued_ns, 0))
-        return arrivals
+        new = [self._new.popleft() for _ in range(len(self._new))]
+        self._ids += [number for number, _ in new]
+        return [(issued_ns, 0) for _, issued_ns in new]
 
-    def expected_ns(self, count: int) -> int | None:
-        """Return None: only LoadGen knows."""
-        return None
+    def expected_ns(self, count: int) -> None:
+        """Return nothing: only LoadGen knows."""
 
     def settled(self, requests: Sequence[int], now_ns: int) -> None:
         self._complete([self._ids[request] for request in requests])
@@ -89,11 +80,7 @@ class Issued:
 
 
 def require_loadgen() -> Any:
-    """Return the package.
-
-    Raises:
-        PipelineError: it is not installed.
-    """
+    """Return the package, or raise a PipelineError that says how to install it."""
     try:
         import mlperf_loadgen
     except ImportError as error:
@@ -111,11 +98,8 @@ def load_by_scenario(
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         folder: where LoadGen writes its logs.
     """
-    demand = harness.demand
-    limits = {"rate_hz": demand.rate_hz, "bound_s": bound_s, "duration_s": demand.duration_s}
-    record = drive(
-        scenario, harness.service, harness.policy, folder, **limits, seed=demand.seed, listener=harness.listener
-    )
+    service = (harness.service, harness.policy, harness.demand)
+    record = drive(scenario, *service, bound_s, folder, harness.listener)
     results_of_log = {} if record.is_interrupted else results(folder)
     return harness.test_of(record, is_open=scenario == "server"), results_of_log
 
@@ -124,22 +108,17 @@ def drive(
     scenario: str,
     service: Service,
     policy: BatchPolicy,
-    folder: Path,
-    *,
-    rate_hz: float,
+    demand: Demand,
     bound_s: float,
-    duration_s: float,
-    seed: int = 0,
+    folder: Path,
     listener: Listener = nobody,
 ) -> LoadRecord:
     """Let LoadGen send the requests of a scenario, and leave its logs in a folder, unless a signal ends the load.
 
     Args:
         scenario: one of ``SCENARIOS``.
-        rate_hz: of the server scenario; the others send as fast as the service answers.
-        bound_s: the latency that LoadGen's rules hold the server scenario to.
-        duration_s: least length of the load.
-        seed: of the arrivals; the server scenario has those of ``schedules.poisson``.
+        demand: the least length of the load; of the server scenario also the rate and the seed of
+            ``schedules.poisson``. The others send as fast as the service answers.
 
     Raises:
         KeyboardInterrupt: a signal came before LoadGen began.
@@ -150,8 +129,8 @@ def drive(
         loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in ids])
 
     issued = Issued(complete)
-    test, log = _settings(loadgen, scenario, folder, bound_s, duration_s, seed)
-    _expect(test, scenario, service, policy, rate_hz)
+    test, log = _settings(loadgen, scenario, demand, bound_s, folder)
+    _expect(test, scenario, service, policy, demand.rate_hz)
     thread = threading.Thread(target=_send, args=(loadgen, issued, test, log), name="loadgen", daemon=True)
 
     def attach(now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -174,15 +153,13 @@ def _send(loadgen: Any, issued: Issued, test: Any, log: Any) -> None:
     issued.end()
 
 
-def _settings(
-    loadgen: Any, scenario: str, folder: Path, bound_s: float, duration_s: float, seed: int
-) -> tuple[Any, Any]:
+def _settings(loadgen: Any, scenario: str, demand: Demand, bound_s: float, folder: Path) -> tuple[Any, Any]:
     test, log = loadgen.TestSettings(), loadgen.LogSettings()
     test.scenario = getattr(loadgen.TestScenario, SCENARIOS[scenario])
     test.mode = loadgen.TestMode.PerformanceOnly
-    test.min_duration_ms = round(1e3 * duration_s)
+    test.min_duration_ms = round(1e3 * demand.duration_s)
     test.server_target_latency_ns = round(1e9 * bound_s)
-    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = seed % SEEDS
+    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = demand.seed % SEEDS
     log.log_output.outdir = str(folder)
     log.log_output.copy_summary_to_stdout = False
     log.enable_trace = False

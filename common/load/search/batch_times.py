@@ -105,9 +105,8 @@ def unknown_tail(times: ServiceTimes) -> str:
     size = max(times, key=lambda one: needed[one] / len(times[one]))
     if len(times[size]) >= needed[size]:
         return ""
-    return (
-        f"{len(times[size]):,} calls with a batch of {size} were timed, and {needed[size]:,} are needed for their tail"
-    )
+    timed = f"{len(times[size]):,} calls with a batch of {size} were timed"
+    return f"{timed}, and {needed[size]:,} are needed for their tail"
 
 
 def _needed_calls(taken_s: Samples) -> int:

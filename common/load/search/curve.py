@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.latency.statistics import Estimate
 from common.load.requests.load_record import LoadRecord
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted, unknown_tail
@@ -66,16 +65,12 @@ class CurvePoint:
         return "the requests or calls were not as the queue assumes: Poisson arrivals and independent times"
 
 
-def _pairs(response: Response, measured: Trial) -> tuple[tuple[float, Estimate], ...]:
-    return (response.p50_us, measured.p50_us), (response.p99_us, measured.p99_us)
-
-
 def _agrees(response: Response, measured: Trial, *, also_within_limits: bool = False) -> bool:
     """Whether each predicted percentile is near the measured one, or, if asked, within its limits."""
     return all(
         abs(guess / (known.value or guess) - 1) <= AGREEMENT
         or (also_within_limits and (known.low or 0) <= guess <= (known.high or np.inf))
-        for guess, known in _pairs(response, measured)
+        for guess, known in ((response.p50_us, measured.p50_us), (response.p99_us, measured.p99_us))
     )
 
 

@@ -6,16 +6,20 @@ configuration at rising rates, beside what the queue is predicted to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from common.latency.dependence import Samples
+from common.load.requests.batching import BatchPolicy
+from common.load.requests.load_record import LoadRecord, uninterrupted
+from common.load.requests.sources import Source
 from common.load.results.thresholds import MAX_ERROR_SHARE, LoadThresholds
 from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, SearchResult, Shape, Trial, search
-from common.load.search.trials import SearchHarness, Unending, measured
+from common.load.search.trials import SearchHarness, measured, spent_power_w
 from common.load.service.concurrency import USUAL, Concurrency
 from common.messages.errors import PipelineError
 
@@ -86,7 +90,7 @@ class Optimum:
 
 
 class ShapeTimes:
-    """ServiceTimes of full batches by shape and size, and the power that they took, as they are measured."""
+    """Times of full batches by shape and size, and the power that they took, as they are measured."""
 
     def __init__(self, harness: SearchHarness) -> None:
         self._harness = harness
@@ -102,14 +106,14 @@ class ShapeTimes:
                 break
             each_s = max(0.0, left_s) / ((len(shapes) - index) * len(sizes))
             for size in sizes:
-                load = Unending(harness, shape)
-                times_s = measure_times(load, shape[0], [size], each_s)
+                times_s = measure_times(partial(self._load, shape), shape[0], [size], each_s)
                 self.times.setdefault(shape, {}).update(times_s)
-                self.powers_w[shape, size] = load.power_w
 
-    def full_hz(self, shape: Shape, size: int) -> float:
-        """Return the requests per second that full batches in all sessions answer."""
-        return shape[0] * size / float(self.times[shape][size].mean())
+    def _load(self, shape: Shape, source: Source, policy: BatchPolicy) -> LoadRecord:
+        """Load a shape without an end that is known before; the power of a size is that of its last load."""
+        record = uninterrupted(self._harness.run(shape, source, policy, None))
+        self.powers_w[shape, policy.most] = spent_power_w(self._harness, record)
+        return record
 
 
 def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:
@@ -131,22 +135,15 @@ def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:
         nothing = SearchResult([], {}, None, is_interrupted=True)
         return Optimum(task, times, timing.powers_w, nothing, [], is_interrupted=True)
     result, points = _searched(harness, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
-    is_interrupted = result.is_interrupted
-    try:
-        for point in () if is_interrupted else _curve_of_best(harness, task, times, result):
-            points.append(point)
-    except KeyboardInterrupt:
-        is_interrupted = True
+    best, is_interrupted = result.best.get("rate"), result.is_interrupted
+    if best and not is_interrupted:
+        setup, budget_s = best.configuration, CURVE_SHARE * task.budget_s
+        try:
+            for point in curve(harness, setup, times[setup.shape], budget_s, task.seed, task.thresholds):
+                points.append(point)
+        except KeyboardInterrupt:
+            is_interrupted = True
     return Optimum(task, times, timing.powers_w, result, points, is_interrupted)
-
-
-def _curve_of_best(
-    harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], result: SearchResult
-) -> Iterator[CurvePoint]:
-    """Yield the points of the best configuration's curve; none where nothing met the bound."""
-    if best := result.best.get("rate"):
-        own = times[best.configuration.shape]
-        yield from curve(harness, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed, task.thresholds)
 
 
 def _searched(
@@ -156,13 +153,12 @@ def _searched(
     setups = task.configurations(times)
     first_hz = {setup: sustainable_hz(times[setup.shape], setup, task.bound_us) for setup in setups}
     costs = {setup: cost for setup in setups if (cost := task.usd_per_s(setup)) is not None}
-
+    most_hz = {setup: capacity_hz(times[setup.shape], setup) for setup in setups}
     seeds = count(task.seed)  # each trial has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
         return measured(harness, setup, rate_hz, duration_s, rung, next(seeds), task.thresholds)[0]
 
-    most_hz = {setup: capacity_hz(times[setup.shape], setup) for setup in setups}
     screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
     least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
     left_s = max(least_s, end_s - harness.now_s())
@@ -176,13 +172,9 @@ def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
     """
     timing.measure(task.shapes, [task.batch_max], SCREENING_SHARE * task.budget_s, is_cut=True)
     divisions: dict[tuple[int, int], list[Shape]] = {}
-    for shape in timing.times:
+    for shape in sorted(timing.times, key=lambda shape: timing.times[shape][task.batch_max].mean()):
         divisions.setdefault(shape[:2], []).append(shape)
-    return [
-        shape
-        for own in divisions.values()
-        for shape in sorted(own, key=lambda setup: -timing.full_hz(setup, task.batch_max))[:MOST_KEPT]
-    ]
+    return [shape for own in divisions.values() for shape in own[:MOST_KEPT]]
 
 
 def chosen(optimum: Optimum) -> tuple[Configuration, float]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import numpy as np
 
 from common.latency.dependence import Samples
-from common.latency.statistics import percentile
+from common.latency.statistics import estimate_columns, percentile
 from common.load.search.curve import CurvePoint
 from common.load.search.halving import OBJECTIVES, Configuration, Shape, Standing, Trial, on_front
 from common.load.search.optimum import Optimum, SearchTask
@@ -24,14 +22,6 @@ class ConfigurationColumns(SharingColumns):
     batch_wait_us: float
     session_count: int
     threads: int
-
-
-class P99Columns(TypedDict):
-    """99th percentile of the latency with its limits."""
-
-    request_p99_us: float | None
-    request_p99_low_us: float | None
-    request_p99_high_us: float | None
 
 
 def batch_rows(optimum: Optimum) -> list[LoadBatchTimesRow]:
@@ -64,14 +54,12 @@ def _batch_row(shape: Shape, size: int, taken_s: Samples, power_w: float | None)
 def trial_rows(optimum: Optimum) -> list[LoadSearchRow]:
     """Return a row per trial of the search and of the curve; those of the curve have predictions."""
     trials = [*optimum.result.trials, *(point.trial for point in optimum.curve)]
-    points = [*(None for _ in optimum.result.trials), *optimum.curve]
+    points = [*[None] * len(optimum.result.trials), *optimum.curve]
     rows = zip(trials, points, on_front(trials), strict=True)
     return [_trial_row(optimum.task, index, *row) for index, row in enumerate(rows)]
 
 
-def _trial_row(
-    task: SearchTask, index: int, trial: Trial, point: CurvePoint | None, is_on_front: bool
-) -> LoadSearchRow:
+def _trial_row(task: SearchTask, index: int, trial: Trial, point: CurvePoint | None, is_front: bool) -> LoadSearchRow:
     predicted, power_w, rate_hz = point.response if point else None, trial.power_w, trial.completed_hz
     return {
         "trial_index": index,
@@ -86,13 +74,15 @@ def _trial_row(
         "request_p50_us": trial.p50_us.value,
         "request_p50_low_us": trial.p50_us.low,
         "request_p50_high_us": trial.p50_us.high,
-        **_p99_columns(trial),
+        "request_p99_us": trial.p99_us.value,
+        "request_p99_low_us": trial.p99_us.low,
+        "request_p99_high_us": trial.p99_us.high,
         "predicted_p50_us": predicted.p50_us if predicted else None,
         "predicted_p99_us": predicted.p99_us if predicted else None,
         "predicted_utilization_share": predicted.utilization if predicted else None,
         "prediction_doubt": point.doubt if point else "",
         "is_within_bound": trial.is_within(task.bound_us),
-        "is_on_load_front": is_on_front,
+        "is_on_load_front": is_front,
         "load_power_w": power_w,
         "request_energy_j": power_w / rate_hz if power_w and rate_hz else None,
         "million_requests_usd": _usd(task, trial.configuration, rate_hz),
@@ -114,11 +104,6 @@ def _setup_columns(setup: Configuration) -> ConfigurationColumns:
     }
 
 
-def _p99_columns(trial: Trial) -> P99Columns:
-    p99_us = trial.p99_us
-    return {"request_p99_us": p99_us.value, "request_p99_low_us": p99_us.low, "request_p99_high_us": p99_us.high}
-
-
 def best_document(optimum: Optimum) -> LoadBestDocument:
     """Return the best configuration and its margin; if nothing meets the bound, the nearest one."""
     task, result = optimum.task, optimum.result
@@ -133,7 +118,7 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
         "margin_share": margin.value if margin else None,
         "margin_low_share": margin.low if margin else None,
         "margin_high_share": margin.high if margin else None,
-        "nearest": {} if nearest is None else _nearest(nearest),
+        "nearest": _nearest(nearest) if nearest else {},
         "untimed_shape_count": len(task.shapes) - len(optimum.times),
         "trial_count": len(result.trials) + len(optimum.curve),
         "invalid_trial_count": len(problems),
@@ -146,16 +131,16 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
 
 
 def _nearest(nearest: Trial) -> dict[str, object]:
-    limits, rate_hz = _p99_columns(nearest), nearest.rate_hz
-    return {**_setup_columns(nearest.configuration), "offered_requests_per_s": rate_hz, **limits}
+    rate = {"offered_requests_per_s": nearest.rate_hz}
+    return {**_setup_columns(nearest.configuration), **rate, **estimate_columns("request_p99", nearest.p99_us)}
 
 
 def _standing(task: SearchTask, standing: Standing) -> dict[str, object]:
     low, high = standing.limits_hz
-    power, rate, goodput_hz = standing.power_w, standing.rate_hz, standing.goodput_hz
+    power, goodput_hz = standing.power_w, standing.goodput_hz
     return {
         **_setup_columns(standing.configuration),
-        "sustained_requests_per_s": rate,
+        "sustained_requests_per_s": standing.rate_hz,
         "goodput_requests_per_s": goodput_hz,
         "is_retested": standing.is_retested,
         "sustained_low_requests_per_s": low,

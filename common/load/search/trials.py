@@ -44,10 +44,8 @@ def trial(
     first = int(FILLING_SHARE * len(waited_us))
     is_judged = validity.status == "valid"
     factor = latency_factor(record, setup.session_count, is_open=True)
-    p50, p99 = (
-        _estimate(waited_us[first:], undelayed[first:], quantile, factor) if is_judged else Estimate()
-        for quantile in (0.5, 0.99)
-    )
+    parts = (waited_us[first:], undelayed[first:])
+    p50, p99 = (_estimate(*parts, quantile, factor) if is_judged else Estimate() for quantile in (0.5, 0.99))
     return Trial(
         setup,
         rung,
@@ -76,26 +74,11 @@ def _estimate(waited_us: Samples, undelayed: Samples, quantile: float, factor: f
 class SearchHarness(Protocol):
     def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
         """Let requests come to a service of a shape; ``last_ns`` is when the last one comes, where that is known."""
-        ...
 
     def power_w(self, begin_s: float, end_s: float) -> float | None:
         """Return the mean power between two times of :meth:`now_s`; None where it is unknown."""
-        ...
 
     def now_s(self) -> float: ...
-
-
-class Unending:
-    """Loads a shape without an end that is known before; ``power_w`` is that of its last trial."""
-
-    def __init__(self, harness: SearchHarness, shape: Shape) -> None:
-        self._harness, self._shape = harness, shape
-        self.power_w: float | None = None
-
-    def __call__(self, source: Source, policy: BatchPolicy) -> LoadRecord:
-        record = uninterrupted(self._harness.run(self._shape, source, policy, None))
-        self.power_w = spent_power_w(self._harness, record)
-        return record
 
 
 def measured(

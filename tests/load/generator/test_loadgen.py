@@ -9,6 +9,7 @@ import pytest
 
 from common.load.generator.loadgen import drive, results
 from common.load.requests.batching import BatchPolicy
+from common.load.requests.demand import Demand
 
 SLEEP_S = 0.002
 
@@ -41,14 +42,13 @@ def settings(folder):
 @pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "offline"])
 def test_it_is_told_how_fast_the_service_is(tmp_path, scenario):
     """A batch of four takes 2 ms at least; the eight of a multi-stream are two batches."""
-    limits = {"rate_hz": 1.0, "bound_s": 1.0, "duration_s": 0.02}
-    drive(scenario, Sleeper(), BatchPolicy(most=4), tmp_path, **limits)
+    drive(scenario, Sleeper(), BatchPolicy(most=4), Demand(1.0, 0.02), 1.0, tmp_path)
     per_query = {"single-stream": 1 / SLEEP_S, "multi-stream": 0.5 / SLEEP_S, "offline": 4 / SLEEP_S}[scenario]
     assert 0 < float(settings(tmp_path)["target_qps"]) <= per_query * 1.001
 
 
 def test_the_seed_and_the_rate_are_those_that_were_asked_for(tmp_path):
-    drive("server", Sleeper(), BatchPolicy(), tmp_path, rate_hz=211.0, bound_s=1.0, duration_s=0.05, seed=7919)
+    drive("server", Sleeper(), BatchPolicy(), Demand(211.0, 0.05, 7919), 1.0, tmp_path)
     found = settings(tmp_path)
     assert float(found["target_qps"]) == 211
     assert {int(found[f"{name}_rng_seed"]) for name in ("qsl", "sample_index", "schedule")} == {7919}
@@ -56,7 +56,7 @@ def test_the_seed_and_the_rate_are_those_that_were_asked_for(tmp_path):
 
 
 def test_a_seed_of_any_size_is_one(tmp_path):
-    drive("single-stream", Sleeper(), BatchPolicy(), tmp_path, rate_hz=211.0, bound_s=1.0, duration_s=0.05, seed=9**40)
+    drive("single-stream", Sleeper(), BatchPolicy(), Demand(211.0, 0.05, 9**40), 1.0, tmp_path)
 
 
 def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
@@ -73,7 +73,7 @@ def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            drive("offline", Interrupted(), BatchPolicy(), tmp_path, rate_hz=1.0, bound_s=1.0, duration_s=0.02)
+            drive("offline", Interrupted(), BatchPolicy(), Demand(1.0, 0.02), 1.0, tmp_path)
     finally:
         signal.signal(signal.SIGINT, before)
         released.set()
