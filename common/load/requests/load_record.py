@@ -25,7 +25,6 @@ class Batch:
 
     Attributes:
         index: its number, from 0, in the order in which batches were formed.
-        requests: numbers of its requests.
         padded_size: requests that the call computes, with those that only fill it up.
         length: what every request is padded to along the variable axis; 0 where there is none.
     """
@@ -45,9 +44,7 @@ class BatchRecord:
         batched_ns: when it was formed, and given to its worker.
         started_ns: when its worker, which may have been asleep, called the service.
         ended_ns: when the service returned or failed.
-        sizes: requests in it.
-        padded_sizes: requests that the call computed.
-        lengths: what its requests were padded to; 0 where there is no variable axis.
+        padded_sizes, lengths: as in :class:`Batch`.
         stages_ns: what each stage of the service took, a row per batch.
     """
 
@@ -188,19 +185,6 @@ class LoadRecord:
 class Log:
     """A record while it is written: a few numbers per request and per batch, appended to arrays."""
 
-    __slots__ = (
-        "_batches",
-        "_stages",
-        "batch_indices",
-        "dropped_ns",
-        "failures",
-        "has_priority",
-        "intended_ns",
-        "lengths",
-        "outcomes",
-        "queued_ns",
-    )
-
     def __init__(self) -> None:
         self.intended_ns, self.queued_ns = array("q"), array("q")
         self.batch_indices, self.lengths, self.outcomes = array("q"), array("q"), array("B")
@@ -243,9 +227,8 @@ class Log:
         self._batches[2][batch.index], self._batches[3][batch.index] = started_ns, ended_ns
         if stages_ns:
             self._stages[batch.index] = stages_ns
-        outcome = FAILED if failure else COMPLETED
         for request in batch.requests:
-            self.outcomes[request] = outcome
+            self.outcomes[request] = FAILED if failure else COMPLETED
         if failure:
             self.failures[failure] = self.failures.get(failure, 0) + len(batch.requests)
 

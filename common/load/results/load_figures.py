@@ -16,14 +16,7 @@ from common.load.requests.rate_profile import RateStep
 from common.load.results.delays import delay_share, undelayed_us, widened_columns
 from common.load.results.precision import Precision
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
-from common.load.results.validity import (
-    NS_PER_US,
-    LoadValidity,
-    depths,
-    judge,
-    latency_factor,
-    utilization,
-)
+from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
 
 Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length
@@ -34,6 +27,7 @@ STAGES = (
     "round_trip",
 )
 COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
+NO_COPIES = "the provider computes in host memory: nothing is copied to a device"
 NO_LATENCIES: dict[str, float | None] = dict.fromkeys(
     [f"request_{name}{end}_us" for name in FIGURES for end in ("", "_low", "_high")]
     + ["request_min_us", "request_max_us"]
@@ -133,7 +127,7 @@ def batch_columns(test: LoadTest) -> dict[str, object]:
             f"{name}_us": [None] * len(batches.sizes) if spent_ns is None else _us(spent_ns)
             for name, spent_ns in stages_ns(record).items()
         },
-        "padding_share": _padding(test, lambda size, length: size * max(1, length)),
+        "padding_share": _padding(test, _tokens),
         "padding_flops_share": _padding(test, test.flops) if test.flops else [None] * len(batches.sizes),
     }
 
@@ -185,44 +179,54 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
 
 def counted_latencies_us(record: LoadRecord, first: int) -> Samples:
     """Return the latencies that count: what callers waited, from the first steady request on."""
-    return record.waited_us[skipped_count(record, first) :]
-
-
-def skipped_count(record: LoadRecord, first: int) -> int:
-    return int(record.is_waited[:first].sum())
+    return record.waited_us[int(record.is_waited[:first].sum()) :]
 
 
 def is_precise(test: LoadTest) -> bool:
     if test.precision is None or test.validity.status != "valid":
         return False
-    counted = counted_latencies_us(test.record, warmup_count(test.record, steady(test.record)))
-    share = _reached_share(test, counted)
+    share = _reached_share(test, warmup_count(test.record, steady(test.record)))
     return share is not None and share <= test.precision.most_share
 
 
-def _reached_share(test: LoadTest, counted_us: Samples) -> float | None:
+def _reached_share(test: LoadTest, first: int) -> float | None:
+    counted_us = counted_latencies_us(test.record, first)
     if test.precision is None or not len(counted_us):
         return None
     return test.precision.reached_share(counted_us, test.latency_factor)
 
 
-def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
-    """Return the figures of a load; an overloaded or invalid one has no percentiles."""
-    record, validity = test.record, test.validity
-    counts = record.counts
-    first = warmup_count(record, state)
-    counted, undelayed = counted_latencies_us(record, first), undelayed_us(record)[skipped_count(record, first) :]
+def counted_figures(test: LoadTest, validity: LoadValidity, first: int) -> dict[str, object]:
+    """Return how many requests there were, and the latencies from one on; none where these do not count."""
+    record, counts = test.record, test.record.counts
+    counted = counted_latencies_us(record, first)
     is_judged = validity.status == "valid" and len(counted) > 0
-    batches, late_us = record.batches, _us(record.late_ns)
-    waits = depths(record, record.intended_ns)
+    undelayed = undelayed_us(record)[len(record.waited_us) - len(counted) :]
     return {
         "validity": validity.status,
         "validity_reason": validity.reason,
-        "is_interrupted": record.is_interrupted,
-        "precision_goal": str(test.precision or ""),
-        "precision_reached_share": _reached_share(test, counted) if is_judged else None,
         "sent_count": len(record),
         **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
+        "utilization_share": utilization(record, test.worker_count) if len(record) else None,
+        "warmup_request_count": first,
+        "counted_request_count": len(counted),
+        **(request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
+        "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
+    }
+
+
+def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
+    """Return the figures of a load; an overloaded or invalid one has no percentiles."""
+    record, first = test.record, warmup_count(test.record, state)
+    counted = counted_figures(test, test.validity, first)
+    is_judged = counted["validity"] == "valid" and counted["counted_request_count"] != 0
+    batches, late_us = record.batches, _us(record.late_ns)
+    waits = depths(record, record.intended_ns)
+    return {
+        **counted,
+        "is_interrupted": record.is_interrupted,
+        "precision_goal": str(test.precision or ""),
+        "precision_reached_share": _reached_share(test, first) if is_judged else None,
         "expired_count": record.expired_count,
         "failure_reasons": dict(record.failures),
         "offered_requests_per_s": record.offered_hz,
@@ -231,7 +235,6 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "max_error_share": test.thresholds.max_error_share,
         "goodput_requests_per_s": goodput_hz(test),
         "goodput_bound_us": test.thresholds.bound_us,
-        "utilization_share": utilization(record, test.worker_count) if len(record) else None,
         "generator_late_share": record.late_share,
         "generator_delay_share": delay_share([record]),
         "generator_late_p99_us": float(np.quantile(late_us, 0.99)) if len(late_us) else None,
@@ -241,13 +244,10 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "mean_request_count": float(batches.sizes.mean()) if len(batches.sizes) else None,
         **_padding_figures(test),
         "batch_steady_state": state.kind,
-        "warmup_request_count": first,
-        "counted_request_count": len(counted),
-        **(request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
-        "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
-        **_device_figures(record),
+        "copy_overlap_share": overlap_share(record, COPIES, RUN),
+        "device_copies_unavailable": None if {*COPIES} & {*record.stages} else NO_COPIES,
     }
 
 
@@ -263,19 +263,20 @@ def goodput_hz(test: LoadTest) -> float:
 
 
 def _padding_figures(test: LoadTest) -> dict[str, float | None]:
+    """Return the shares of the tokens and of the FLOPs of all batches that no request asked for."""
     batches = test.record.batches
-    if not len(batches.sizes):
-        return {"padding_share": None, "padding_flops_share": None}
-    tokens = batches.padded_sizes * np.maximum(1, batches.lengths)
-    shares = _padding(test, lambda size, length: size * max(1, length))
-    figures = {"padding_share": float(np.average(shares, weights=tokens)), "padding_flops_share": None}
-    if test.flops:
-        done = [
-            test.flops(int(size), int(length))
-            for size, length in zip(batches.padded_sizes, batches.lengths, strict=True)
-        ]
-        figures["padding_flops_share"] = float(np.average(_padding(test, test.flops), weights=done))
-    return figures
+    calls = [*zip(batches.padded_sizes.tolist(), batches.lengths.tolist(), strict=True)]
+    works = {"padding_share": _tokens, "padding_flops_share": test.flops}
+    return {
+        name: float(np.average(_padding(test, work), weights=[work(*call) for call in calls]))
+        if work and calls
+        else None
+        for name, work in works.items()
+    }
+
+
+def _tokens(size: int, length: int) -> float:
+    return size * max(1, length)
 
 
 def request_figures(counted_us: Samples, undelayed: Samples, least_factor: float) -> dict[str, float | None]:
@@ -313,16 +314,6 @@ def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
     parts = {"queue": queue, "dispatch": dispatch, **spent}
     parts["rest"] = whole - sum(parts.values())
     return {name: part / whole for name, part in parts.items()} if whole else {}
-
-
-def _device_figures(record: LoadRecord) -> dict[str, object]:
-    """Return how well copies to a device and back hide behind runs; where there are none, why."""
-    copies = [name for name in COPIES if name in record.stages]
-    reason = "the provider computes in host memory: nothing is copied to a device"
-    return {
-        "copy_overlap_share": overlap_share(record, copies, RUN),
-        "device_copies_unavailable": None if copies else reason,
-    }
 
 
 def overlap_share(record: LoadRecord, names: Sequence[str], other: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -11,19 +12,16 @@ import numpy as np
 from common.load.requests.batching import NEVER_NS
 from common.load.requests.load_record import LoadRecord, TimesNs
 from common.load.requests.rate_profile import RateStep
-from common.load.results.delays import undelayed_us
-from common.load.results.load_figures import (
-    NO_LATENCIES,
-    LoadTest,
-    counted_latencies_us,
-    request_figures,
-    skipped_count,
-)
-from common.load.results.validity import LoadValidity, utilization
+from common.load.results.load_figures import LoadTest, counted_figures
+from common.load.results.validity import LoadValidity
 from common.table_rows import LoadStepsRow
 
 NS_PER_S = 1e9
-FIGURES = [f"request_{name}{end}_us" for name in ("p50", "p90", "p99", "mean") for end in ("", "_low", "_high")]
+FIGURES = (  # of a whole load, which a step has too
+    *("validity", "validity_reason", "sent_count", "completed_count", "rejected_count", "failed_count"),
+    *("cancelled_count", "utilization_share"),
+    *(f"request_{name}{end}_us" for name in ("p50", "p90", "p99", "mean") for end in ("", "_low", "_high")),
+)
 
 
 def step_starts_ns(steps: Sequence[RateStep]) -> TimesNs:
@@ -52,60 +50,31 @@ def step_rows(test: LoadTest, warmup_count: int) -> list[LoadStepsRow]:
     steps, indices = steps_of(test), step_indices(test)
     may_end_early = test.record.is_interrupted or test.precision is not None
     starts_ns = np.minimum(step_starts_ns(steps), test.record.ended_ns if may_end_early else NEVER_NS)
+    answered_ns = test.record.batches.ended_ns[test.record.batch_indices[test.record.is_completed]]
     rows = []
-    for index, step in enumerate(steps):
-        if index and starts_ns[index] == starts_ns[index + 1]:
+    for index, (step, (begin_ns, end_ns)) in enumerate(zip(steps, pairwise(starts_ns.tolist()), strict=True)):
+        if index and begin_ns == end_ns:
             break  # the load ended before
         own = replace(test, record=requests_of(test.record, indices == index))
+        count = int(((answered_ns >= begin_ns) & (answered_ns < end_ns)).sum())  # whenever their requests were sent
         is_first = np.arange(len(test.record))[indices == index] < warmup_count
+        validity = own.validity if len(own.record) else LoadValidity("valid")  # a step without a rate
+        figures = counted_figures(own, validity, int(is_first.sum()))
         rows.append(
             {
                 "step_index": index,
-                "step_start_us": float(starts_ns[index]) / 1e3,
-                "step_duration_us": float(starts_ns[index + 1] - starts_ns[index]) / 1e3,
+                "step_start_us": begin_ns / 1e3,
+                "step_duration_us": (end_ns - begin_ns) / 1e3,
                 "begin_requests_per_s": step.begin_hz,
                 "end_requests_per_s": step.end_hz,
-                **_figures(own, int(is_first.sum())),
-                "answered_requests_per_s": _answered_hz(test.record, starts_ns[index], starts_ns[index + 1]),
+                **{name: figures[name] for name in FIGURES},
+                "answered_requests_per_s": count / max((end_ns - begin_ns) / NS_PER_S, 1e-9),
             }
         )
     return cast("list[LoadStepsRow]", rows)
 
 
-def _figures(test: LoadTest, warmup_count: int) -> dict[str, object]:
-    record = test.record
-    validity = test.validity if len(record) else LoadValidity("valid")  # a step without a rate
-    counts, counted = record.counts, counted_latencies_us(record, warmup_count)
-    undelayed = undelayed_us(record)[skipped_count(record, warmup_count) :]
-    is_judged = validity.status == "valid" and len(counted) > 0
-    latencies = request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES
-    return {
-        "validity": validity.status,
-        "validity_reason": validity.reason,
-        "sent_count": len(record),
-        **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
-        "utilization_share": utilization(record, test.worker_count) if len(record) else None,
-        **{name: latencies[name] for name in FIGURES},
-    }
-
-
-def _answered_hz(record: LoadRecord, begin_ns: int, end_ns: int) -> float:
-    """Return the rate of the answers that came between two times, whenever their requests were sent."""
-    ended_ns = record.batches.ended_ns[record.batch_indices[record.is_completed]]
-    return float(((ended_ns >= begin_ns) & (ended_ns < end_ns)).sum()) / max((end_ns - begin_ns) / NS_PER_S, 1e-9)
-
-
 def requests_of(record: LoadRecord, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> LoadRecord:
     """Return the record of some of the requests; their batches keep all of their requests."""
-    outcomes, batch_indices, left_ns = record.outcomes[chosen], record.batch_indices[chosen], record.left_ns[chosen]
-    return replace(
-        record,
-        intended_ns=record.intended_ns[chosen],
-        queued_ns=record.queued_ns[chosen],
-        left_ns=left_ns,
-        is_expired=record.is_expired[chosen],
-        outcomes=outcomes,
-        batch_indices=batch_indices,
-        lengths=record.lengths[chosen],
-        failures={},
-    )
+    names = ("intended_ns", "queued_ns", "left_ns", "is_expired", "outcomes", "batch_indices", "lengths")
+    return replace(record, failures={}, **{name: getattr(record, name)[chosen] for name in names})

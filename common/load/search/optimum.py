@@ -172,9 +172,10 @@ def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
     """
     timing.measure(task.shapes, [task.batch_max], SCREENING_SHARE * task.budget_s, is_cut=True)
     divisions: dict[tuple[int, int], list[Shape]] = {}
-    for shape in sorted(timing.times, key=lambda shape: timing.times[shape][task.batch_max].mean()):
+    for shape in timing.times:
         divisions.setdefault(shape[:2], []).append(shape)
-    return [shape for own in divisions.values() for shape in own[:MOST_KEPT]]
+    call_s = {shape: times[task.batch_max].mean() for shape, times in timing.times.items()}
+    return [shape for own in divisions.values() for shape in sorted(own, key=call_s.__getitem__)[:MOST_KEPT]]
 
 
 def chosen(optimum: Optimum) -> tuple[Configuration, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, TypedDict
@@ -84,30 +84,34 @@ class Concurrency:
         Raises:
             UnusableValueError: it would.
         """
-        for name, problem, remedy in self._problems(sessions, base, replicas):
-            raise UnusableValueError(name, problem, remedy)
+        for problem in self._problems(sessions, base, replicas):
+            raise UnusableValueError(*problem)
 
     def is_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> bool:
-        return not self._problems(sessions, base, replicas)
+        return not any(self._problems(sessions, base, replicas))
 
-    def _problems(self, sessions: int, base: SessionSettings, replicas: int) -> list[tuple[str, str, str]]:
-        own, problems = "give <pool> own", list[tuple[str, str, str]]()
+    def _problems(self, sessions: int, base: SessionSettings, replicas: int) -> Iterator[tuple[str, str, str]]:
+        """Yield which setting cannot be, why, and the remedy."""
+        threads, processors = sessions * base.threads, len(available_processors())
         if self.pool == "shared":
+            own, unavailable = "give <pool> own", "is unavailable for a shared pool: ONNX Runtime for Python"
             if self.workers == "processes":
-                problems.append(("pool", "shared, but sessions in processes of their own cannot share one", own))
+                yield "pool", "shared, but sessions in processes of their own cannot share one", own
             if self.spinning != "always":
-                problem = (
-                    f"{self.spinning} is unavailable for a shared pool: ONNX Runtime for Python lets it spin always"
-                )
-                problems.append(("spinning", problem, own))
+                yield "spinning", f"{self.spinning} {unavailable} lets it spin always", own
             if self.affinity == "pinned":
-                problem = "pinned is unavailable for a shared pool: ONNX Runtime for Python ignores it"
-                problems.append(("affinity", problem, own))
+                yield "affinity", f"pinned {unavailable} ignores it", own
         if self.inter_threads and base.provider != CPU:
-            problems.append(("execution", not_parallel(base.provider), "give <execution> sequential"))
+            yield "execution", not_parallel(base.provider), "give <execution> sequential"
         if self.affinity == "pinned":
-            problems += _pinning_problems(sessions * base.threads, replicas, self.inter_threads)
-        return problems
+            if threads > processors:
+                problem = f"pinned, but there are {threads} threads and {processors} processors"
+                yield "affinity", problem, "give fewer <sessions> or <threads>"
+            if replicas > 1:
+                problem = "pinned, but all runs of a session would share a processor"
+                yield "affinity", problem, "leave <replicate> out"
+            if self.inter_threads:
+                yield "affinity", "pinned holds for intra-op threads alone", "give <affinity> free"
 
     def settings_of(self, sessions: int, base: SessionSettings) -> list[SessionSettings]:
         shared = sessions * base.threads if self.pool == "shared" else 0
@@ -117,21 +121,6 @@ class Concurrency:
 
 
 USUAL = Concurrency()
-
-
-def _pinning_problems(threads: int, replicas: int, inter_threads: int) -> list[tuple[str, str, str]]:
-    processors, free = len(available_processors()), "give <affinity> free"
-    problems = []
-    if threads > processors:
-        problem = f"pinned, but there are {threads} threads and {processors} processors"
-        problems.append(("affinity", problem, "give fewer <sessions> or <threads>"))
-    if replicas > 1:
-        problems.append(
-            ("affinity", "pinned, but all runs of a session would share a processor", "leave <replicate> out")
-        )
-    if inter_threads:
-        problems.append(("affinity", "pinned holds for intra-op threads alone", free))
-    return problems
 
 
 def every_concurrency(
