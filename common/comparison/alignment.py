@@ -53,7 +53,7 @@ def aligned(baseline: Executed, candidate: Executed, renamed: Mapping[str, str] 
 
     renamed = renamed or {}
     sources = {name: tuple(renamed.get(source, source) for source in of) for name, of in candidate.sources.items()}
-    graph = nx.Graph()
+    graph: nx.Graph[tuple[str, str]] = nx.Graph()
     shared = {name for name, of in baseline.sources.items() if not of and not sources.get(name, (name,))}
     for side, nodes, serves in (("a", baseline.sources, baseline.serves), ("b", sources, candidate.serves)):
         for name, of in nodes.items():

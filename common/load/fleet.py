@@ -105,11 +105,7 @@ class ModelTask:
             yield Path(folder, self.path.name)
 
     def served(self, path: Path) -> ServedModel:
-        """Return the model of a file with the task's dimensions and random inputs.
-
-        Raises:
-            PipelineError: it cannot be served.
-        """
+        """Return the model of a file with the task's dimensions and random inputs, unless it cannot be served."""
         return served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
 
     def _measured(self, path: Path) -> Fields:
@@ -140,11 +136,7 @@ class ModelTask:
         return replace(self.shape, options=replace(self.shape.options, threads=count))
 
     def _best(self, model: ServedModel, bound: Bound) -> ModelTask:
-        """Search the best configuration on this host; return the task with it.
-
-        Raises:
-            KeyboardInterrupt: a signal ended the search.
-        """
+        """Search the best configuration on this host; return the task with it."""
         own = self.shape
         processors = usable_threads(own.options.threads or None)
         aim, host = (bound.p99_us, bound.budget_s, bound.batch_max), (processors, None, self.demand.seed)

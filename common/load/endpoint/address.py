@@ -47,11 +47,7 @@ class Address:
 
 
 def address_of(url: str, token_file: Path | None) -> Address:
-    """Return the address of a URL, with the token in a file.
-
-    Raises:
-        UnusableValueError: one of them cannot be used; a secret in the URL is refused, and not repeated.
-    """
+    """Return the address of a URL, with the token in a file; a secret in the URL is refused, and not repeated."""
     try:
         parts = urlsplit(url)
         scheme, host, port, path = parts.scheme, parts.hostname, parts.port, parts.path.rstrip("/")

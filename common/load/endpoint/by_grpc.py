@@ -32,11 +32,7 @@ OPTIONS = (
 
 
 def require_grpc() -> tuple[Any, Any]:
-    """Return grpc, and the messages of the protocol.
-
-    Raises:
-        PipelineError: one of them is not installed.
-    """
+    """Return grpc and the messages of the protocol, or raise a PipelineError that says how to install them."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines on stderr
     try:
         import grpc
@@ -66,15 +62,9 @@ class GrpcCaller:
         self._infer = self._channel.unary_unary(f"{SERVICE}/ModelInfer", response_deserializer=read)
 
     def takes_bytes(self) -> bool:
-        """Whether the endpoint takes values as bytes: the protocol has them."""
         return True
 
     def metadata(self) -> ModelMetadata:
-        """Ask what the model takes and answers.
-
-        Raises:
-            PipelineError: the endpoint does not answer, or not with metadata.
-        """
         messages = self._messages
         ask = self._channel.unary_unary(
             f"{SERVICE}/ModelMetadata",
@@ -97,15 +87,9 @@ class GrpcCaller:
         )
 
     def infer(self, request: bytes) -> tuple[str, list[AnsweredTensor]]:
-        """Send a request, and return the model's name and its outputs.
-
-        Raises:
-            PipelineError: there is no answer, it says that the request failed, or it is malformed.
-        """
         return answers_of(self._called(self._infer, request))
 
     def close(self) -> None:
-        """End the connection; a call that waits in another thread fails at once."""
         self._channel.close()
 
     def _called(self, call: Any, request: Any) -> Any:
@@ -146,8 +130,8 @@ def answers_of(message: Any) -> tuple[str, list[AnsweredTensor]]:
     if raw and len(raw) != len(forms):
         raise MalformedAnswerError(f"{len(raw)} raw contents for {len(forms)} outputs")
     if raw:
-        return message.model_name, [
-            AnsweredTensor(form, len(content)) for form, content in zip(forms, raw, strict=True)
-        ]
-    counts = [sum(len(values) for _, values in output.contents.ListFields()) for output in message.outputs]
-    return message.model_name, [AnsweredTensor(form, None, count) for form, count in zip(forms, counts, strict=True)]
+        answers = [AnsweredTensor(form, len(content)) for form, content in zip(forms, raw, strict=True)]
+    else:
+        counts = [sum(len(values) for _, values in output.contents.ListFields()) for output in message.outputs]
+        answers = [AnsweredTensor(form, None, count) for form, count in zip(forms, counts, strict=True)]
+    return message.model_name, answers

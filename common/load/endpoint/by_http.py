@@ -35,11 +35,7 @@ JSON_LENGTH = "Inference-Header-Content-Length"  # of the part before the bytes
 
 
 class HttpCaller:
-    """One connection to an endpoint, which is opened with the first call and stays open.
-
-    Attributes:
-        is_binary: whether values are bytes.
-    """
+    """One connection to an endpoint, which is opened with the first call and stays open."""
 
     def __init__(self, address: Address, model: str, version: str, timeout_s: float, *, is_binary: bool) -> None:
         self.is_binary = is_binary
@@ -52,21 +48,11 @@ class HttpCaller:
         self._headers = {"Authorization": address.authorization} if address.authorization else {}
 
     def takes_bytes(self) -> bool:
-        """Whether the endpoint says that it takes values as bytes.
-
-        Raises:
-            PipelineError: there is no answer.
-        """
         fields = json_object(self._call("GET", f"{self._address.path}/v2")[1])
         extensions = fields.get("extensions")
         return isinstance(extensions, list) and BINARY_EXTENSION in extensions
 
     def metadata(self) -> ModelMetadata:
-        """Ask what the model takes and answers.
-
-        Raises:
-            PipelineError: the endpoint does not answer, or not with metadata.
-        """
         return metadata_of(json_object(self._call("GET", self._path)[1]))
 
     def request(self, tensors: Sequence[WireTensor]) -> tuple[bytes, int]:
@@ -74,11 +60,6 @@ class HttpCaller:
         return binary_request(tensors) if self.is_binary else json_request(tensors)
 
     def infer(self, request: tuple[bytes, int]) -> tuple[str, list[AnsweredTensor]]:
-        """Send a request, and return the model's name and its outputs.
-
-        Raises:
-            PipelineError: there is no answer, it says that the request failed, or it is malformed.
-        """
         body, json_length = request
         kind = {"Content-Type": "application/octet-stream", JSON_LENGTH: str(json_length)}
         headers = kind if self.is_binary else {"Content-Type": "application/json"}
@@ -86,7 +67,6 @@ class HttpCaller:
         return answers_of(content, length)
 
     def close(self) -> None:
-        """End the connection; a call that waits in another thread fails at once."""
         sock = self._connection.sock
         with contextlib.suppress(OSError, AttributeError):
             sock.shutdown(socket.SHUT_RDWR)
@@ -96,7 +76,8 @@ class HttpCaller:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[str | None, bytes]:
         """Return how long the JSON of the answer is, where the endpoint says it, and the answer."""
-        self._drop_ended()
+        if (sock := self._connection.sock) is not None and select.select([sock], [], [], 0)[0]:
+            self._connection.close()  # what is readable before a request is that the endpoint ended the connection
         try:
             self._connection.request(method, path, body or None, {**self._headers, **(headers or {})})
             answer = self._connection.getresponse()
@@ -117,12 +98,6 @@ class HttpCaller:
             raise PipelineError(str(self._address), f"answers {answer.status}{_said(content)}")
         return answer.headers.get(JSON_LENGTH), content
 
-    def _drop_ended(self) -> None:
-        """Close a connection that the endpoint ended since the last call: what is readable now is its end."""
-        sock = self._connection.sock
-        if sock is not None and select.select([sock], [], [], 0)[0]:
-            self._connection.close()
-
 
 def _reason(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -138,11 +113,7 @@ def _said(content: bytes) -> str:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """Return the object that a body holds.
-
-    Raises:
-        MalformedAnswerError: it holds none.
-    """
+    """Return the object that a body holds; one without is malformed."""
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -153,8 +124,7 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def _described(tensor: WireTensor) -> dict[str, Any]:
-    form = tensor.form
-    return {"name": form.name, "shape": form.shape, "datatype": form.datatype}
+    return {"name": tensor.form.name, "shape": tensor.form.shape, "datatype": tensor.form.datatype}
 
 
 def json_request(tensors: Sequence[WireTensor]) -> tuple[bytes, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
@@ -29,8 +29,7 @@ class EndpointModel:
     Attributes:
         address: of the endpoint, without secrets.
         dimensions: sizes of free axes, by ``INPUT.AXIS``.
-        samples: different requests.
-        batched: inputs that have a row per request; the others are the same for all.
+        samples, batched: as in :class:`~common.load.service.sessions.Inputs`.
         flops: unknown, because no model file says them.
     """
 
@@ -87,13 +86,9 @@ def endpoint_model(
         raise UnusableValueError("dim", f"input {too_large.name} would have {tensors[too_large.name].shape}", "")
     graph = Graph((), tensors, ())
     samples = tuple(make_feeds(graph, files, seed + index) for index in range(SAMPLES))
-    return EndpointModel(address, metadata, dimensions, samples, _batched(metadata, dimensions))
-
-
-def _batched(metadata: ModelMetadata, dimensions: Collection[str]) -> frozenset[str]:
-    return frozenset(
-        form.name for form in metadata.inputs if form.shape[:1] == (FREE,) and f"{form.name}.0" not in dimensions
-    )
+    firsts = [form.name for form in metadata.inputs if form.shape[:1] == (FREE,)]
+    batched = frozenset(name for name in firsts if f"{name}.0" not in dimensions)
+    return EndpointModel(address, metadata, dimensions, samples, batched)
 
 
 def _bound(form: TensorForm, dimensions: Mapping[str, int]) -> Tensor:

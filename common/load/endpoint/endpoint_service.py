@@ -27,20 +27,29 @@ from common.load.requests.load_record import Batch
 from common.load.service.sessions import Inputs
 from common.messages.errors import PipelineError, UnusableValueError
 
-STAGES = ("assemble", "round_trip")
-
 
 class Caller(Protocol):
+    """One connection to an endpoint; a call raises a PipelineError where no answer comes that the protocol knows.
+
+    Attributes:
+        is_binary: whether values are bytes.
+    """
+
     is_binary: bool
 
-    def takes_bytes(self) -> bool: ...
-    def metadata(self) -> ModelMetadata: ...
+    def takes_bytes(self) -> bool:
+        """Whether the endpoint takes values as bytes."""
+
+    def metadata(self) -> ModelMetadata:
+        """Ask what the model takes and answers."""
+
     def request(self, tensors: Sequence[WireTensor]) -> Any: ...
-    def infer(self, request: Any) -> tuple[str, Sequence[AnsweredTensor]]: ...
-    def close(self) -> None: ...
 
+    def infer(self, request: Any) -> tuple[str, Sequence[AnsweredTensor]]:
+        """Send a request, and return the model's name and its outputs."""
 
-Connect = Callable[[], Caller]
+    def close(self) -> None:
+        """End the connection; a call that waits in another thread fails at once."""
 
 
 def connect(address: Address, model: str, version: str, timeout_s: float, *, is_binary: bool) -> Caller:
@@ -77,23 +86,19 @@ def described(address: Address, model: str, caller: Caller) -> tuple[ModelMetada
 class EndpointService:
     """Connections that send batches of one model."""
 
-    def __init__(self, model: EndpointModel, connect: Connect, worker_count: int) -> None:
-        self.stages: tuple[str, ...] = STAGES
+    def __init__(self, model: EndpointModel, connect: Callable[[], Caller], worker_count: int) -> None:
+        self.stages: tuple[str, ...] = ("assemble", "round_trip")
         self.worker_count = worker_count
         self.inputs = Inputs(model.samples, model.batched, {})
         self._metadata, self._connect = model.metadata, connect
         self._callers = [connect() for _ in range(worker_count)]
         encode = raw_bytes if self._callers[0].is_binary else json_values
         self._rows = [{name: encode(array) for name, array in sample.items()} for sample in model.samples]
-        self._empty = {name: encode(_zeros(array)) for name, array in model.samples[0].items()}
+        self._empty = {name: encode(_filler(array)) for name, array in model.samples[0].items()}
         self._shapes = {name: array.shape for name, array in model.samples[0].items()}
 
     def run(self, worker: int, batch: Batch) -> tuple[int, int]:
-        """Put the requests into one message, send it and check the answer; return what both took in ns.
-
-        Raises:
-            PipelineError: the endpoint fails, or answers something else.
-        """
+        """Put the requests into one message, send it and check the answer; return what both took in ns."""
         caller = self._callers[worker]
         begin_ns = time.perf_counter_ns()
         request = caller.request([self._tensor(form, batch) for form in self._metadata.inputs])
@@ -121,6 +126,6 @@ class EndpointService:
         return WireTensor(replace(form, shape=(batch.padded_size, *shape[1:])), own)
 
 
-def _zeros(array: Array) -> Array:
+def _filler(array: Array) -> Array:
     """Return a request that only fills a batch up."""
     return np.full(array.shape, "", object) if array.dtype.kind == "O" else np.zeros_like(array)

@@ -26,14 +26,8 @@ TYPES = {  # of the protocol, and as the graph of a model names them
 BITS = {"BOOL": 8, "BF16": 16, "BYTES": 0}  # of one element; those of the others are in their names
 FREE = -1
 MOST_REASON = 120  # characters
-MALFORMED = (
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)  # what broken JSON may raise
+# What broken JSON may raise.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +95,7 @@ def json_values(array: Array) -> bytes:
 
 
 def metadata_of(fields: Mapping[str, Any]) -> ModelMetadata:
-    """Return what the JSON or the message of an endpoint says of a model.
-
-    Raises:
-        MalformedAnswerError: it is none of a model.
-    """
+    """Return what the JSON or the message of an endpoint says of a model; another one is malformed."""
     try:
         inputs, outputs = (tuple(map(_form, fields[name])) for name in ("inputs", "outputs"))
         name, platform = str(fields["name"]), str(fields.get("platform") or "")
@@ -122,14 +112,11 @@ def _form(tensor: Mapping[str, Any]) -> TensorForm:
 
 
 def require_answers(metadata: ModelMetadata, name: str, answers: Iterable[AnsweredTensor], row_count: int) -> None:
-    """Check that an answer has all outputs of the model, each with as many values as its shape says.
+    """Refuse an answer without all outputs of the model, each with as many values as its shape says.
 
     Args:
         name: of the model that answered; empty where the endpoint does not say it.
         row_count: requests of the batch.
-
-    Raises:
-        MalformedAnswerError: it does not.
     """
     if name and name != metadata.name:
         raise MalformedAnswerError(f"it is of model {name[:80]}, not of {metadata.name}")

@@ -45,11 +45,7 @@ class BatchPolicy:
     timeout_ns: int = NEVER_NS
 
     def __post_init__(self) -> None:
-        """Refuse sizes that contradict each other.
-
-        Raises:
-            UnusableValueError: one does.
-        """
+        """Refuse sizes that contradict each other."""
         for name, value in (("batch_max", self.most), ("queue_max", self.capacity), ("timeout", self.timeout_ns)):
             if value < 1:
                 raise UnusableValueError(name, f"{value}", "it takes a number above 0")
@@ -135,10 +131,6 @@ class BatchQueue:
         oldest_ns = [self._log.intended_ns[line[0]] for line in self._lines if line]
         return min([*oldest_ns, *([] if next_ns is None else [next_ns])], default=NEVER_NS - timeout_ns) + timeout_ns
 
-    def _drop(self, request: int, outcome: int, left_ns: int, now_ns: int) -> None:
-        self._log.drop(request, outcome, left_ns)
-        self._source.settled((request,), now_ns)
-
     def next_batch(self, now_ns: int, worker: int, free_ns: int) -> Batch | None:
         """Return the batch that a worker, free since ``free_ns``, is to run now; None if none is ready."""
         self.admit(now_ns)
@@ -200,3 +192,7 @@ class BatchQueue:
                 self.pending_count -= 1
                 request = line.popleft()
                 self._drop(request, CANCELLED, intended_ns[request] + timeout_ns, now_ns)
+
+    def _drop(self, request: int, outcome: int, left_ns: int, now_ns: int) -> None:
+        self._log.drop(request, outcome, left_ns)
+        self._source.settled((request,), now_ns)

@@ -53,8 +53,9 @@ class Demand:
 
     @property
     def name(self) -> str:
-        made = f"{self.kind} profile" if self.profile else self.kind
-        return CLOSED if not self.is_open else REPLAY if self.file else made
+        if not self.is_open:
+            return CLOSED
+        return REPLAY if self.file else f"{self.kind} profile" if self.profile else self.kind
 
     @property
     def steps(self) -> tuple[RateStep, ...]:
@@ -79,24 +80,18 @@ class Demand:
             return None
         if self.file:
             return replay(self.file)
-        arrivals = self._made()
+        if self.profile:
+            arrivals = profiled(self.profile, None if self.kind == CONSTANT else self.seed)
+        elif self.kind == BURSTY:
+            arrivals = bursty(self.rate_hz, self.duration_s, self.bursts, self.seed)
+        elif self.kind == CONSTANT:
+            arrivals = constant(self.rate_hz, self.duration_s)
+        else:
+            arrivals = poisson(self.rate_hz, self.duration_s, self.seed)
         return replace(arrivals, lengths=self.lengths.draw(len(arrivals), self.seed)) if self.lengths else arrivals
 
-    def _made(self) -> Arrivals:
-        if self.profile:
-            return profiled(self.profile, None if self.kind == CONSTANT else self.seed)
-        if self.kind == BURSTY:
-            return bursty(self.rate_hz, self.duration_s, self.bursts, self.seed)
-        if self.kind == CONSTANT:
-            return constant(self.rate_hz, self.duration_s)
-        return poisson(self.rate_hz, self.duration_s, self.seed)
-
     def source(self, arrivals: Arrivals | None, policy: BatchPolicy) -> tuple[Source, int]:
-        """Return what sends the requests, and when the last one comes in ns.
-
-        Raises:
-            UnusableValueError: the queue is too short for users, who would ask again at once.
-        """
+        """Return what sends the requests, and when the last one comes in ns."""
         if arrivals is not None:
             return OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
         users, last_ns = self.users or 0, round(self.duration_s * NS_PER_S)
@@ -116,9 +111,8 @@ def padded_length(demand: Demand, arrivals: Arrivals | None, buckets: tuple[int,
     given = None if arrivals is None else arrivals.lengths
     if length_dim is None:
         named = {"lengths": demand.lengths is not None, "replay": given is not None, "buckets": bool(buckets)}
-        for quantity, has_lengths in named.items():
-            if has_lengths:
-                raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
+        for quantity in (quantity for quantity, has_lengths in named.items() if has_lengths):
+            raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
         return 0
     if demand.lengths is None and given is None:
         remedy = "give <lengths>, or <replay> FILE with a time in s and a length per line"

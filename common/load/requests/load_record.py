@@ -283,11 +283,7 @@ def error_share(records: Sequence[LoadRecord]) -> float:
 
 
 def uninterrupted(record: LoadRecord) -> LoadRecord:
-    """Return the record.
-
-    Raises:
-        KeyboardInterrupt: a signal came during its load.
-    """
+    """Return a record, or raise KeyboardInterrupt where a signal came during its load."""
     if record.is_interrupted:
         raise KeyboardInterrupt
     return record

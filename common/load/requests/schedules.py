@@ -67,11 +67,7 @@ class Bursts:
         return cls(peak, share, mean_s)
 
     def __post_init__(self) -> None:
-        """Refuse rates below zero.
-
-        Raises:
-            UnusableValueError: bursts alone would exceed the mean rate, or a figure is out of range.
-        """
+        """Refuse figures out of range, and bursts that alone would exceed the mean rate."""
         if not (self.peak >= 1 and 0 < self.share < 1 and 0 < self.mean_s < math.inf):
             problem = f"a peak of {self.peak:g}, a share of {self.share:g} and {self.mean_s:g} s make no bursts"
             raise UnusableValueError("burst", problem, "the peak is at least 1, the share between 0 and 1")
@@ -142,11 +138,7 @@ def profiled(profile: RateProfile, seed: int | None) -> Arrivals:
 
 
 def _require_count(rate_hz: float, duration_s: float, quantities: str = "rate, duration") -> int:
-    """Return how many requests to expect.
-
-    Raises:
-        UnusableValueError: the rate is no finite number above 0, or there are more requests than memory holds.
-    """
+    """Return how many requests to expect; refuse more than memory holds."""
     if not (math.isfinite(rate_hz) and rate_hz > 0):
         raise UnusableValueError("rate", f"{rate_hz:g} requests/s", "it takes a finite number above 0")
     if not (math.isfinite(duration_s) and duration_s > 0):

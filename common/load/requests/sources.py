@@ -19,20 +19,16 @@ class Source(Protocol):
 
     def due(self, now_ns: int) -> Iterable[Arrival]:
         """Return the requests that have come since the last call."""
-        ...
 
     def expected_ns(self, count: int) -> int | None:
         """Return when the next ``count`` requests will have come; None where nobody knows."""
-        ...
 
     def settled(self, requests: Sequence[int], now_ns: int) -> None:
         """Take note of requests that were answered or given up."""
-        ...
 
     @property
     def is_over(self) -> bool:
         """Whether no further request will come."""
-        ...
 
 
 class OpenLoop:
@@ -44,7 +40,6 @@ class OpenLoop:
         self._next = 0
 
     def due(self, now_ns: int) -> list[Arrival]:
-        """Return the requests that have come since the last call."""
         first, times, count = self._next, self._intended_ns, len(self._intended_ns)
         end = first
         while end < count and times[end] <= now_ns:
@@ -97,7 +92,6 @@ class ClosedLoop:
         self._in_flight = 0
 
     def due(self, now_ns: int) -> list[Arrival]:
-        """Return what the users have sent since the last call."""
         sent: list[Arrival] = []
         while self._waiting and self._waiting[0] <= now_ns and self._may_send:
             sent.append((heapq.heappop(self._waiting), self._lengths[self._sent % len(self._lengths)]))
@@ -111,9 +105,9 @@ class ClosedLoop:
 
     def expected_ns(self, count: int) -> int | None:
         """Return when the next ``count`` requests will have come; None where they depend on answers."""
-        if not self._waiting or not self._may_send or count > len(self._waiting):
-            return self._waiting[0] if self._waiting and self._may_send else None
-        return heapq.nsmallest(count, self._waiting)[-1]
+        if not self._waiting or not self._may_send:
+            return None
+        return self._waiting[0] if count > len(self._waiting) else heapq.nsmallest(count, self._waiting)[-1]
 
     def settled(self, requests: Sequence[int], now_ns: int) -> None:
         """Let the users of these requests think, and send the next ones."""

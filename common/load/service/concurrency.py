@@ -79,11 +79,7 @@ class Concurrency:
         }
 
     def require_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> None:
-        """Refuse what the runtime would not do, or ignore.
-
-        Raises:
-            UnusableValueError: it would.
-        """
+        """Refuse what the runtime would not do, or ignore, by an UnusableValueError."""
         for problem in self._problems(sessions, base, replicas):
             raise UnusableValueError(*problem)
 

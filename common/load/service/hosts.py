@@ -48,9 +48,8 @@ def open_service(
     """
     if not (concurrency.is_hosted or is_hosted):
         return plan.opened()
-    if concurrency.workers == "threads":
-        return HostedService([plan])
-    return HostedService([replace(plan, sessions=[settings]) for settings in plan.sessions])
+    apart = concurrency.workers == "processes"
+    return HostedService([replace(plan, sessions=[one]) for one in plan.sessions] if apart else [plan])
 
 
 class _Host(NamedTuple):
@@ -62,11 +61,7 @@ class _Host(NamedTuple):
 
 
 class HostedService:
-    """A service whose sessions live in other processes, one per plan.
-
-    Raises:
-        PipelineError: the runtime refuses the model there.
-    """
+    """A service whose sessions live in other processes, one per plan."""
 
     def __init__(self, plans: Sequence[ServicePlan]) -> None:
         self.stages = plans[0].stages
@@ -81,11 +76,7 @@ class HostedService:
         self.worker_count = len(self._places)
 
     def run(self, worker: int, batch: Batch) -> Sequence[int]:
-        """Let the worker's process serve a batch; return what its stages took there in ns.
-
-        Raises:
-            PipelineError: the run fails there, or the process is gone.
-        """
+        """Let the worker's process serve a batch; return what its stages took there in ns."""
         host, index = self._places[worker]
         pipe = host.workers[index]
         with self._turns[worker]:  # the thread of a call that was given up still waits for its answer
@@ -119,11 +110,7 @@ def _started(worker_count: int) -> _Host:
 
 
 def _answer(host: _Host, pipe: Connection) -> Any:
-    """Return what a process answers.
-
-    Raises:
-        PipelineError: what it raised, or it is gone.
-    """
+    """Return what a process answers; raise the PipelineError that it answers, or one because it is gone."""
     try:
         answer = pipe.recv()
     except GONE:

@@ -49,11 +49,7 @@ class SessionShape:
 
     @property
     def settings(self) -> list[SessionSettings]:
-        """Settings of each session.
-
-        Raises:
-            UnusableValueError: the runtime does not do what is asked of it.
-        """
+        """Settings of each session; what the runtime does not do is refused."""
         self.concurrency.require_possible(self.session_count, self.options, self.replicas)
         return self.concurrency.settings_of(self.session_count, self.options)
 
@@ -86,8 +82,7 @@ class ServedModel:
     Attributes:
         bound: the model with the dimensions of one request bound.
         flops: FLOPs of a call by its batch size and its length.
-        samples: different requests, of the longest length.
-        variable: the axis of each input whose size is the length of the request.
+        samples, variable: as in :class:`~common.load.service.sessions.Inputs`.
     """
 
     path: Path
@@ -145,10 +140,9 @@ def served_model(
     given = {**dimensions, **({length_dim: length} if length_dim and length else {})}
     free = load_model(path, {}, symbolic=True)
     firsts = _batch_dimensions(free)
-    for name, size in given.items():
-        if name in firsts and size != 1:
-            problem = f"{name}={size}: {name} is the first axis of an input, and a request is one row of it"
-            raise UnusableValueError("dim", problem, "leave it out, and give <batch_max>")
+    if name := next((name for name in given if name in firsts and given[name] != 1), ""):
+        problem = f"{name}={given[name]}: {name} is the first axis of an input, and a request is one row of it"
+        raise UnusableValueError("dim", problem, "leave it out, and give <batch_max>")
     bound = load_model(path, given, {**configured, **dict.fromkeys(firsts, 1)}, values=given_arrays(files))
     chosen = {*firsts, *([length_dim] if length else [])}
     fixed = {name: size for name, size in bound.dimensions.items() if name not in chosen}

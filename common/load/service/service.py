@@ -25,8 +25,6 @@ class Service(Protocol):
         Raises:
             PipelineError: its requests fail; the load goes on.
         """
-        ...
 
     def give_up(self, worker: int) -> None:
         """Ask the running call of a worker to end early, if that can be done; called from another thread."""
-        ...

@@ -61,10 +61,8 @@ def require_batches(model: str, inputs: Inputs, most: int, worker_count: int = 1
     row_bytes = sum(array.nbytes for name, array in inputs.samples[0].items() if name in inputs.batched)
     needed, free = most * row_bytes * worker_count, free_bytes()
     if free is not None and needed > free:
-        problem = (
-            f"{most:,}, but the inputs of its batches take {needed / 1e9:,.3g} GB, and {free / 1e9:,.3g} GB are free"
-        )
-        raise UnusableValueError("batch_max", problem, "give a smaller one")
+        sizes = f"take {needed / 1e9:,.3g} GB, and {free / 1e9:,.3g} GB are free"
+        raise UnusableValueError("batch_max", f"{most:,}, but the inputs of its batches {sizes}", "give a smaller one")
 
 
 def warm_up(service: Service, policy: BatchPolicy, length: int) -> None:
@@ -128,11 +126,9 @@ class SessionService:
         side_work: SideWork = NO_SIDE_WORK,
         device: str = "",
     ) -> None:
-        self._processors = processors
-        self._side_work = side_work
+        self._processors, self._side_work = processors, side_work
         self.stages = stages_of(side_work, device)
-        self.worker_count = len(sessions) * replicas
-        self.inputs = inputs
+        self.worker_count, self.inputs = len(sessions) * replicas, inputs
         self._runs = [StoppableRuns(session, model, device) for session in sessions for _ in range(replicas)]
         self._buffers: list[dict[tuple[int, int], dict[str, Array]]] = [{} for _ in self._runs]
 
@@ -184,12 +180,7 @@ def stages_of(side_work: SideWork, device: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """A service that can be opened in this process or in another one.
-
-    Attributes:
-        samples: one request each; see :class:`Inputs`.
-        variable: as in :class:`Inputs`.
-    """
+    """A service that can be opened in this process or in another one; samples and axes are as in :class:`Inputs`."""
 
     model: Path
     sessions: Sequence[SessionSettings]
@@ -203,11 +194,7 @@ class ServicePlan:
         return stages_of(self.side_work, device_of(self.sessions[0].provider))
 
     def opened(self) -> SessionService:
-        """Create the sessions.
-
-        Raises:
-            PipelineError: the runtime refuses the model.
-        """
+        """Create the sessions, unless the runtime refuses the model."""
         sessions = [create_session(self.model, settings) for settings in self.sessions]
         callers = [processors[0] for own in self.sessions if (processors := own.pools.processors)]
         inputs = Inputs(self.samples, batched_inputs(sessions[0]), self.variable)
