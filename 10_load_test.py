@@ -58,8 +58,7 @@ from common.load.best_configuration import contradictions
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
 from common.load.results.load_figures import steady
-from common.load.results.load_tables import LoadTables, load_tables
-from common.load.results.slow_calls import call_series, slow_call_rows
+from common.load.results.load_tables import LoadTables, call_series, load_tables, slow_call_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked, with_best
 from common.load.telemetry import telemetry_to

@@ -39,11 +39,10 @@ from common import cli
 from common.files.configuration import Section
 from common.measurements.meters import sampled_power
 from common.metrics.ingest import TOKEN_FILE
-from common.monitor.continuous import ContinuousRuns, LiveModel, derived_live
+from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
-from common.monitor.figures.derived import Conditions
 from common.monitor.figures.feed import WINDOW_S
-from common.monitor.figures.sensed import Sensed
+from common.monitor.figures.gauges import Conditions, Sensed
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.server.doors import Doors, Room, free_descriptors
@@ -132,7 +131,7 @@ def serve_live(
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
     runs = ContinuousRuns(source, prepare, slow := SlowRuns(source.feed))
     with run_limits(settings), runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
-        derived = derived_live(runs, known, power_w)
+        derived = partial(runs.derived, known, power_w)
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": runs.begin}
             asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))

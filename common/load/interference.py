@@ -19,7 +19,7 @@ import numpy as np
 from common.latency.dependence import Samples
 from common.latency.statistics import Estimate, estimate_columns, percentile
 from common.load.generator.harness import Harness, load_together
-from common.load.requests.load_record import OUTCOMES, error_share
+from common.load.requests.load_record import OUTCOMES, LoadRecord, error_share
 from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
 from common.load.results.thresholds import LoadThresholds
@@ -52,16 +52,18 @@ class Rounds:
 
     def latencies_us(self, left_out: int | None = None, *, is_delayed: bool = True) -> Samples:
         """Return the latencies of all rounds but one; ``is_delayed``: with the generator's own delays."""
-        records = [test.record for index, test in enumerate(self.tests) if index != left_out]
+        records = self._records(left_out)
         parts = [record.waited_us if is_delayed else undelayed_us(record) for record in records]
         return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
 
     def answered_hz(self, left_out: int | None = None) -> float:
         """Return the requests per second that were answered in all rounds but one."""
-        records = [test.record for index, test in enumerate(self.tests) if index != left_out]
-        return sum(record.counts["completed"] for record in records) / max(
-            sum(record.answering_s for record in records), 1e-9
-        )
+        records = self._records(left_out)
+        answered = sum(record.counts["completed"] for record in records)
+        return answered / max(sum(record.answering_s for record in records), 1e-9)
+
+    def _records(self, left_out: int | None) -> list[LoadRecord]:
+        return [test.record for index, test in enumerate(self.tests) if index != left_out]
 
 
 RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or together
@@ -165,9 +167,8 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
         "utilization_share": _utilization(own),
     }
     for name, quantile in QUANTILES.items():
-        known = Estimate()
-        if valid[state]:
-            known = widened(percentile(latencies_us, quantile, factor), percentile(undelayed, quantile, factor))
+        estimates = (percentile(samples, quantile, factor) for samples in (latencies_us, undelayed))
+        known = widened(*estimates) if valid[state] else Estimate()
         row |= estimate_columns(f"request_{name}", known)
         is_compared = state == TOGETHER and all(valid.values()) and known.value is not None
         slowdown = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate()
@@ -178,20 +179,17 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
 
 def interference_figures(rows: Iterable[LoadInterferenceRow]) -> dict[str, dict[str, object]]:
     """Return what running together does to each service: its model, and the ratios with their limits."""
+    together = [row for row in rows if row["load_state"] == TOGETHER]
     return {
-        row["model_role"]: {
-            name: value for name, value in row.items() if name == "served_model" or name.endswith("_factor")
-        }
-        for row in rows
-        if row["load_state"] == TOGETHER
+        row["model_role"]: {name: row[name] for name in row if name == "served_model" or name.endswith("_factor")}
+        for row in together
     }
 
 
 def broken_by(rows: Iterable[LoadInterferenceRow], thresholds: LoadThresholds) -> list[str]:
     """Return which services break the thresholds, alone or together."""
-    return [
-        f"{row['served_model']} {row['load_state']}: {problem}" for row in rows for problem in thresholds.broken(row)
-    ]
+    problems = ((row, problem) for row in rows for problem in thresholds.broken(row))
+    return [f"{row['served_model']} {row['load_state']}: {problem}" for row, problem in problems]
 
 
 def _offered_hz(state: Rounds) -> float | None:

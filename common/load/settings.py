@@ -22,8 +22,7 @@ from common.load.requests.demand import BURSTY, CONSTANT, POISSON, Demand, padde
 from common.load.requests.lengths import Lengths
 from common.load.requests.rate_profile import RateProfile
 from common.load.requests.schedules import Arrivals, Bursts
-from common.load.results.precision import Precision
-from common.load.results.thresholds import LoadThresholds
+from common.load.results.thresholds import LoadThresholds, Precision
 from common.load.search.optimum import EVERY_FAILED, SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model

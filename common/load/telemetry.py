@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -52,11 +51,7 @@ class Dashboard:
 
 
 def dashboard_at(address: str, token_file: Path) -> Dashboard:
-    """Return the dashboard of an address, with the token in a file.
-
-    Raises:
-        UnusableValueError: one of them cannot be used.
-    """
+    """Return the dashboard of an address, with the token in a file, if both can be used."""
     if "#" in address:
         problem = "holds a token, which others on this host can read"
         raise UnusableValueError("post", problem, "leave out what begins with #; <post_token> is the file to read")
@@ -68,16 +63,14 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
         scheme, host, port = "", None, None
     if scheme not in ("http", "https") or not host or parts.path not in ("", "/") or parts.query:
         raise UnusableValueError("post", f"{address!r} is no address of a dashboard", "such as http://127.0.0.1:8765")
+    remedy = f"it is {TOKEN_FILE} in the dashboard's folder"
     try:
         token = token_file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        problem = f"{token_file}: cannot be read ({reason})"
-        raise UnusableValueError("post_token", problem, f"it is {TOKEN_FILE} in the dashboard's folder") from error
+        raise UnusableValueError("post_token", f"{token_file}: cannot be read ({reason})", remedy) from error
     if not token.isprintable() or not token:
-        raise UnusableValueError(
-            "post_token", f"{token_file}: holds no token", f"it is {TOKEN_FILE} in the dashboard's folder"
-        )
+        raise UnusableValueError("post_token", f"{token_file}: holds no token", remedy)
     return Dashboard(host, port or (443 if scheme == "https" else 80), scheme == "https", token)
 
 
@@ -130,26 +123,20 @@ class TelemetryClient:
     def __init__(self, dashboard: Dashboard, model: str) -> None:
         self._dashboard, self._model = dashboard, model
         self._connection = dashboard.connect()
-        self._loads: deque[Delta] = deque()
+        self._loads = deque[Delta]()
         self._is_over, self._problem = threading.Event(), ""
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
         self.sent_count = self.lost_count = 0
 
     def __enter__(self) -> TelemetryClient:
-        """Ask the dashboard whether it takes messages, and begin.
-
-        Raises:
-            UnusableValueError: it does not.
-        """
+        """Ask the dashboard whether it takes messages, and begin if it does."""
         problem, remedy = self._posted({"model": self._model})
         if problem:
             raise UnusableValueError("post", f"{self._dashboard.host}:{self._dashboard.port}: {problem}", remedy)
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
 

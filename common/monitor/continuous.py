@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from common.messages.errors import PipelineError
-from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.gauges import Conditions, derived_figures
 from common.monitor.monitor import LiveSource, NodeShare
 from common.monitor.slow_runs import SlowRuns
 from common.process import interrupts
@@ -20,13 +20,7 @@ STOP_S = 0.1  # between two tries to stop a run: one that begins between them is
 
 @dataclass(frozen=True, slots=True)
 class LiveModel:
-    """A model that is loaded.
-
-    Attributes:
-        nodes: what each node takes of the time of a run, as far as it is known.
-        flop_count: operations of a run, where they are known.
-        byte_count: compulsory bytes of a run, where they are known.
-    """
+    """A model that is loaded: its runs, its nodes' shares of their time, operations and compulsory bytes of a run."""
 
     run: Callable[[], object]
     nodes: Sequence[NodeShare] = ()
@@ -94,6 +88,14 @@ class ContinuousRuns:
             self._source.error = error
             raise
 
+    def derived(
+        self, known: Conditions, power_w: Callable[[], float | None], runs_per_s: float
+    ) -> dict[str, float | None]:
+        """Return figures that follow from the runs per s: with the work of the model, once it is loaded."""
+        if model := self.model:
+            known = replace(known, flop_count=model.flop_count, byte_count=model.byte_count)
+        return derived_figures(runs_per_s, power_w(), known)
+
     def _run_on(self, run: Callable[[], object]) -> None:
         feed, in_a_row, clock_ns = self._source.feed, 0, time.perf_counter_ns
         while not self.are_over:
@@ -112,16 +114,3 @@ class ContinuousRuns:
                 feed.record(ended_ns, ended_ns - began_ns)
                 in_a_row = 0
                 self._slow.between()
-
-
-def derived_live(
-    runs: ContinuousRuns, known: Conditions, power_w: Callable[[], float | None]
-) -> Callable[[float], dict[str, float | None]]:
-    """Return what derives figures from the runs per s: with the work of the model, once it is loaded."""
-
-    def derived(runs_per_s: float) -> dict[str, float | None]:
-        model = runs.model
-        work = replace(known, flop_count=model.flop_count, byte_count=model.byte_count) if model else known
-        return derived_figures(runs_per_s, power_w(), work)
-
-    return derived

@@ -66,18 +66,17 @@ class History:
         self.whole: dict[str, float | None] = {}
 
     def add(self, time_s: float, durations_ns: Samples, gauges: Figures) -> None:
-        """Enter the runs and the gauges of a second; called from one thread.
-
-        Raises:
-            PipelineError: the database does not take them.
-        """
+        """Enter the runs and the gauges of a second, if the database takes them; called from one thread."""
         second = Histogram()
         second.add(durations_ns)
         self._all.merge(second)
         self._newest_ns = np.concatenate([self._newest_ns, durations_ns])[-NEWEST:]
         self.whole = {f"whole_{name}": value for name, value in whole_figures(self._all).items()}
         for length_s in LEVELS_S:
-            self._step(length_s, time_s).add(second, gauges)
+            number = int(time_s) // length_s
+            if length_s not in self._steps or self._steps[length_s].number != number:
+                self._steps[length_s] = Stretch(number)  # the last one has ended
+            self._steps[length_s].add(second, gauges)
         rows = {length_s: step.figures() for length_s, step in self._steps.items()}
         self._store.add(self._run_id, time_s, self._all.count, rows)
         if time_s - self._forgot_s >= 60:
@@ -90,15 +89,6 @@ class History:
         Neighbouring runs depend on each other; the newest ones say how much.
         """
         runs = self._all
-        named: dict[str, float | None] = dict.fromkeys(FIGURES)
-        if runs.count:
-            known = runs.figures(self._newest_ns / 1e3)
-            named = {name: known[name] for name in FIGURES}
+        known = runs.figures(self._newest_ns / 1e3) if runs.count else dict.fromkeys(FIGURES)
+        named = {name: known[name] for name in FIGURES}
         return cast("DashboardSummaryDocument", {"run_count": runs.count, **named})
-
-    def _step(self, length_s: int, time_s: float) -> Stretch:
-        """Return the step that a time is in; a new one where the last has ended."""
-        number = int(time_s) // length_s
-        if length_s not in self._steps or self._steps[length_s].number != number:
-            self._steps[length_s] = Stretch(number)
-        return self._steps[length_s]

@@ -36,8 +36,7 @@ class LiveSource:
     """The source of the figures: a model that this process runs, or messages that another process posts.
 
     Attributes:
-        gauges: figures that the source itself gives, such as the depth of its queue.
-        gauges_s: when it gave them, on the clock of ``time.monotonic``.
+        gauges: figures that the source itself gave at ``gauges_s`` of ``time.monotonic``, such as its queue's depth.
         nodes: the times of its nodes, if they are known; the longest first.
         error: why nothing runs; None if the model runs.
     """
@@ -73,8 +72,7 @@ class Monitor:
         slow: finds the causes of slow runs; None: no causes.
 
     Attributes:
-        figures: those of the newest tick.
-        newest: the newest tick as a message.
+        figures, newest: of the newest tick; the latter is the message.
     """
 
     def __init__(
@@ -155,7 +153,6 @@ class Monitor:
         self._written = self._writer.submit(self._history.add, now_s, durations_ns, kept)
 
     def __enter__(self) -> Monitor:
-        """Do nothing: the first tick starts it."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -168,7 +165,9 @@ class Monitor:
 
 def enter(source: LiveSource, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> None:
     """Enter a message of another process: latencies, failed runs, and gauges by the names of figures."""
-    source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
+    now_ns = time.perf_counter_ns()
+    for duration_us in durations_us:
+        source.feed.record(now_ns, round(1e3 * duration_us))
     source.failed_run_count += failed
     source.gauges = {**source.newest_gauges(), **gauges}
     source.gauges_s = time.monotonic()

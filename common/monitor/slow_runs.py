@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +37,9 @@ class SlowRuns:
         self._recorder.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         with self._lock:
-            self._recorder.__exit__(kind, error, traceback)
+            self._recorder.__exit__(*error)
 
     def between(self) -> None:
         """Read pending events, where nothing is timed."""
@@ -53,12 +51,10 @@ class SlowRuns:
         with self._lock:
             events = self._recorder.events
             self._recorder.restart()
-        slowed = disturbances([self._series()], events)
-        worst = sorted(slowed, key=lambda row: row.excess_us)[-KEPT:]
-        self.lines.extendleft(disturbance_line(row) for row in worst)
-
-    def _series(self) -> RunSeries:
         ends_ns, durations_ns, count = self._feed.runs(max(self._seen, self._feed.count - MOST_RUNS))
         self._seen = count
         starts_s = (ends_ns - durations_ns) / 1e9
-        return RunSeries(False, np.arange(count - len(ends_ns), count), starts_s, durations_ns / 1e3)
+        series = RunSeries(False, np.arange(count - len(ends_ns), count), starts_s, durations_ns / 1e3)
+        slowed = disturbances([series], events)
+        worst = sorted(slowed, key=lambda row: row.excess_us)[-KEPT:]
+        self.lines.extendleft(disturbance_line(row) for row in worst)

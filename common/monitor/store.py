@@ -39,13 +39,8 @@ _REMEDY = "move it away, or give another folder with <out>"
 class Store:
     """One database, used by the threads of one process; several processes may share the file.
 
-    Who reads has a connection of its own, so that an answer does not wait for the writer.
-
-    Args:
-        path: the file; it is made where it is missing, readable by its owner alone.
-
-    Raises:
-        PipelineError: it cannot be made, or is something else.
+    Who reads has a connection of its own, so that an answer does not wait for the writer. A missing file is made,
+    readable by its owner alone; one that is something else is refused.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,17 +50,11 @@ class Store:
             self._database, self._past = (
                 sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False) for _ in range(2)
             )
-            self._prepare()
-
-    def _prepare(self) -> None:
-        database = self._database
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, _VERSION):
-            raise PipelineError(self._path, f"has the format {version}, not {_VERSION}", _REMEDY)
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.executescript(_SCHEMA)
-        database.execute(f"PRAGMA user_version = {_VERSION}")
+            version = self._database.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                raise PipelineError(path, f"has the format {version}, not {_VERSION}", _REMEDY)
+            settings = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+            self._database.executescript(f"{settings} {_SCHEMA} PRAGMA user_version = {_VERSION};")
 
     @contextmanager
     def _reported(self) -> Iterator[None]:

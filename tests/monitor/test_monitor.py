@@ -12,9 +12,8 @@ from common.messages.errors import PipelineError
 from common.monitor import continuous
 from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import Alarm, AlarmWatch
-from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.figures.figure_names import is_known
-from common.monitor.figures.sensed import Sensed
+from common.monitor.figures.gauges import Conditions, Sensed, derived_figures
 from common.monitor.history import History
 from common.monitor.monitor import POSTED_S, LiveSource, Monitor, NodeShare, enter
 from common.monitor.slow_runs import SlowRuns

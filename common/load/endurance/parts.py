@@ -27,6 +27,7 @@ from common.table_rows import EnduranceRow, EnduranceSummaryDocument
 
 PART_S = 60.0
 MEMORY, HANDLES, THREADS, CLOCK = "memory_resident_bytes", "handle_count", "thread_count", "cpu_frequency_mhz"
+HELD = {MEMORY: "resident_bytes", HANDLES: "handle_count", THREADS: "process_thread_count", CLOCK: "cpu_frequency_mhz"}
 THROTTLED = 0.97  # of the clock before: what falls below this is a lower clock
 
 
@@ -35,10 +36,8 @@ class Sampled(Protocol):
 
     @property
     def time_s(self) -> float: ...
-
     @property
     def quantity(self) -> str: ...
-
     @property
     def value(self) -> float: ...
 
@@ -57,9 +56,8 @@ class LoadPart:
     Attributes:
         start_s: its begin on the clock of ``time.perf_counter``.
         figures: percentiles in µs, none where they do not count.
-        call_ends_s: when each second with calls ended, from the begin; ``call_us`` and ``answered`` belong to it.
-        call_us: median time of a call in that second.
-        answered: requests that were answered in it.
+        call_ends_s: when each second with calls ended, from the begin.
+        call_us, answered: median time of a call in that second, and requests that were answered in it.
         error_count: requests without an answer, of the ``known_count`` that no signal cut.
     """
 
@@ -78,10 +76,8 @@ class LoadPart:
 
 
 def part_of(test: LoadTest) -> LoadPart:
-    record, validity = test.record, test.validity
-    batches = record.batches
-    seconds = batches.ended_ns // 10**9
-    own_us = (batches.ended_ns - batches.started_ns) / 1e3
+    record, validity, batches = test.record, test.validity, test.record.batches
+    seconds, own_us = batches.ended_ns // 10**9, (batches.ended_ns - batches.started_ns) / 1e3
     served = np.unique(seconds)
     answered = np.bincount(record.batch_indices[record.is_completed], minlength=len(seconds))
     return LoadPart(
@@ -187,25 +183,23 @@ class Course:
             clock is known, empty where the level held.
     """
 
-    leak: Slope | None
-    steadiness: SteadyState | None
-    drift: float | None
-    cause: str
+    leak: Slope | None = None
+    steadiness: SteadyState | None = None
+    drift: float | None = None
+    cause: str = ""
 
 
 def course(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> Course:
     if not parts:
-        return Course(None, None, None, "")
+        return Course()
     series, calls_us = by_quantity(samples), np.concatenate([part.call_us for part in parts])
     leak = _leak(parts, *series[MEMORY]) if MEMORY in series else None
     if not len(calls_us):
-        return Course(leak, None, None, "")
+        return Course(leak)
     steadiness = steady_state(calls_us)
-    first, last = steadiness.segments[0], steadiness.segments[-1]
-    drift = last.level_us / first.level_us - 1
-    if steadiness.kind in ("flat", "warm-up") or abs(drift) <= TOLERANCE:
-        return Course(leak, steadiness, drift, "")
-    return Course(leak, steadiness, drift, _cause(parts, steadiness, series.get(CLOCK)))
+    drift = steadiness.segments[-1].level_us / steadiness.segments[0].level_us - 1
+    has_moved = steadiness.kind not in ("flat", "warm-up") and abs(drift) > TOLERANCE
+    return Course(leak, steadiness, drift, _cause(parts, steadiness, series.get(CLOCK)) if has_moved else "")
 
 
 def _cause(parts: Sequence[LoadPart], steadiness: SteadyState, clock: tuple[Samples, Samples] | None) -> str:
@@ -262,9 +256,6 @@ def minute_rows(parts: Sequence[LoadPart], samples: Iterable[Sampled]) -> list[E
         for index, part in enumerate(parts)
     ]
     return cast("list[EnduranceRow]", rows)
-
-
-HELD = {MEMORY: "resident_bytes", HANDLES: "handle_count", THREADS: "process_thread_count", CLOCK: "cpu_frequency_mhz"}
 
 
 def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | None:

@@ -13,8 +13,7 @@ from common.load.requests.load_record import LoadRecord
 from common.load.requests.rate_profile import RateStep
 from common.load.requests.schedules import Arrivals
 from common.load.results.load_figures import LoadTest, is_precise
-from common.load.results.precision import Precision
-from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds, Precision
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up

@@ -14,8 +14,7 @@ from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
 from common.load.requests.rate_profile import RateStep
 from common.load.results.delays import delay_share, undelayed_us, widened_columns
-from common.load.results.precision import Precision
-from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds, Precision
 from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
 
 Samples = npt.NDArray[np.float64]

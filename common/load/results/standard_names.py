@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from common.load.requests.load_record import LoadRecord, Outcome
 
@@ -27,8 +26,7 @@ OUTPUT_STAGES = ("device_to_host", "postprocess")
 HANDLES = "process.windows.handle.count" if os.name == "nt" else "process.unix.file_descriptor.count"
 
 
-@dataclass(frozen=True, slots=True)
-class TritonCounter:
+class TritonCounter(NamedTuple):
     """One of Triton's counters: its name, what of a load test it is, and its value."""
 
     name: str
@@ -36,8 +34,7 @@ class TritonCounter:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessMetric:
+class ProcessMetric(NamedTuple):
     """One of OpenTelemetry's metrics of a process: its name and unit, and the column that it is."""
 
     name: str
@@ -58,11 +55,9 @@ def _spent_us(*stages: str) -> Value:
     """Return what sums up some stages over the answered requests: each one waits for its whole batch."""
 
     def value(record: LoadRecord) -> float:
-        own: list[npt.NDArray[np.int64]] = [
-            taken for name, taken in zip(record.stages, record.batches.stages_ns.T, strict=True) if name in stages
-        ]
         index = record.batch_indices[record.is_completed]
-        return sum(float(taken[index].sum()) for taken in own) / NS_PER_US
+        taken = zip(record.stages, record.batches.stages_ns.T, strict=True)
+        return sum(float(taken_ns[index].sum()) for name, taken_ns in taken if name in stages) / NS_PER_US
 
     return value
 

@@ -13,14 +13,10 @@ from common.monitor.figures.figure_names import is_known
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One threshold.
+    """A threshold: an alarm is active once its figure has been above it, or below it, for a time.
 
     Attributes:
-        name: what the page shows.
         figure: what is compared; of a figure with several places, the worst place counts.
-        above: the alarm is active while the figure is above this; None: not by this side.
-        below: the same on the other side.
-        for_s: how long it must be so.
         meaning: what it says about the service.
     """
 
@@ -44,24 +40,17 @@ class AlarmWatch:
 
     def active(self, now_s: float, figures: Mapping[str, float | None]) -> list[str]:
         """Return the names of the alarms that are active now; an unknown figure raises none."""
+        known = [({key, key.partition(":")[0]}, value) for key, value in figures.items() if value is not None]
         for alarm in self.alarms:
-            if any(alarm.is_beyond(value) for value in _values(alarm.figure, figures)):
+            if any(alarm.figure in names and alarm.is_beyond(value) for names, value in known):
                 self._since.setdefault(alarm.name, now_s)
             else:
                 self._since.pop(alarm.name, None)
         return [alarm.name for alarm in self.alarms if now_s - self._since.get(alarm.name, float("inf")) >= alarm.for_s]
 
 
-def _values(figure: str, figures: Mapping[str, float | None]) -> Iterable[float]:
-    return (value for key, value in figures.items() if value is not None and figure in (key, key.partition(":")[0]))
-
-
 def read_alarms(path: Path) -> tuple[Alarm, ...]:
-    """Read thresholds: a mapping from the name of an alarm to its keys.
-
-    Raises:
-        ConfigurationError: the file cannot be used.
-    """
+    """Read thresholds: a mapping from the name of an alarm to its keys."""
     section = Section.of_file(path)
     below = section.section("alarms")
     alarms = tuple(_alarm(name, below.section(name)) for name in below)

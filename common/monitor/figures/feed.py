@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -41,11 +40,6 @@ class Feed:
         self._ends_ns[place] = end_ns
         self._durations_ns[place] = duration_ns
         self.count += 1
-
-    def record_all(self, end_ns: int, durations_ns: Iterable[int]) -> None:
-        """Enter runs that became known together."""
-        for duration_ns in durations_ns:
-            self.record(end_ns, duration_ns)
 
     def since(self, first: int) -> tuple[Samples, int]:
         """Return the durations from a run on, as far as they are kept, and how many runs there are now."""

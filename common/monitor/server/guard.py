@@ -134,12 +134,6 @@ NO_TEXT = Rejection(400, "a body is text in UTF-8")
 FULL = Rejection(503, "too many clients")
 
 
-class UnusableBodyError(Exception):
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(rejection.reason)
-        self.rejection = rejection
-
-
 class ClientGoneError(Exception):
     """The client closed its connection before its request was whole."""
 
@@ -213,11 +207,13 @@ class GuardedApp:
         try:
             waits = rejection is not None and "expect" in headers  # for an answer, before it sends its body
             body = b"" if waits else await _body(receive, is_kept=is_holder and not rejection)
-        except UnusableBodyError as error:
-            rejection = rejection or error.rejection
         except ClientGoneError:
             return
-        await (_answer(send, rejection) if rejection else self._app(scope, _with_body(body, receive), send))
+        answer = rejection or body
+        if isinstance(answer, Rejection):
+            await _answer(send, answer)
+        else:
+            await self._app(scope, _with_body(answer, receive), send)
 
 
 def _bearer(headers: Mapping[str, str]) -> str:
@@ -225,11 +221,12 @@ def _bearer(headers: Mapping[str, str]) -> str:
     return token if scheme.lower() == "bearer" else ""
 
 
-async def _body(receive: Receive, *, is_kept: bool) -> bytes:
-    """Return the body of a request. A refused one is read to its end, too, as its sender reads no answer before.
+async def _body(receive: Receive, *, is_kept: bool) -> bytes | Rejection:
+    """Return the body of a request, or why it is refused: it is too large, or no text.
+
+    A refused one is read to its end, too, as its sender reads no answer before.
 
     Raises:
-        UnusableBodyError: it is too large, or no text.
         ClientGoneError: the client is gone, or took too long.
     """
     parts, size, decoder, is_more, is_text = list[bytes](), 0, getincrementaldecoder("utf-8")(), True, True
@@ -243,10 +240,8 @@ async def _body(receive: Receive, *, is_kept: bool) -> bytes:
             is_text = is_text and _is_text(decoder, part, is_last=not is_more)
             parts.append(part)
     if size > MOST_BODY_BYTES:
-        raise UnusableBodyError(TOO_LARGE)
-    if not is_text:
-        raise UnusableBodyError(NO_TEXT)
-    return b"".join(parts)
+        return TOO_LARGE
+    return b"".join(parts) if is_text else NO_TEXT
 
 
 def _is_text(decoder: IncrementalDecoder, part: bytes, *, is_last: bool) -> bool:

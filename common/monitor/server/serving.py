@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,27 +41,20 @@ class Certificate:
 
 
 def require_server() -> None:
-    """Check that the packages of the server are there.
-
-    Raises:
-        PipelineError: one of them is not installed.
-    """
+    """Check that the packages of the server are there; raise a PipelineError that says how to install them."""
     try:
-        import fastapi
-        import uvicorn
-        import websockets
+        for name in ("fastapi", "uvicorn", "websockets"):
+            import_module(name)
     except ImportError as error:
         remedy = "run: python -m pip install -r requirements-dashboard.txt"
         raise PipelineError(error.name or "fastapi", "is not installed", remedy) from error
-    del fastapi, uvicorn, websockets
 
 
 def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str, token: Path) -> Certificate | None:
     """Return the files of TLS, which can be used; None where only this host is answered without.
 
     Args:
-        tls_cert: the certificate chain, PEM.
-        tls_key: its private key, PEM.
+        tls_cert, tls_key: the certificate chain and its private key, PEM.
         public_name: the name by which others reach this host, or "".
 
     Raises:
@@ -78,27 +72,20 @@ def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str
     for file in files:
         if not file.is_file():
             raise UnusableValueError("tls_cert", f"{file} is no file", "give the paths of both files")
-    return _usable(Certificate(*files)) if files else None
-
-
-def _usable(files: Certificate) -> Certificate:
+    if not files:
+        return None
     import ssl
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key, password=lambda: "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files, password=lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         remedy = "give a certificate and its own key, both as PEM and the key without a passphrase"
         raise UnusableValueError("tls_cert", f"cannot be used with its key ({error})", remedy) from error
-    return files
+    return Certificate(*files)
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free.
-
-    Raises:
-        UnusableValueError: there is no such port.
-        PipelineError: the address cannot be had.
-    """
+    """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free."""
     if port > MOST_PORT:
         raise UnusableValueError("port", f"{port} is above {MOST_PORT}", "give 0 for any that is free")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -50,16 +50,10 @@ _REFUSALS: _Responses = {
         503: "too many clients",
     }.items()
 }
-_UNAUTHORIZED: _Responses = {401: {"model": Refusal, "description": "the token is missing or wrong"}}
 
 
 class WebService:
-    """Answers requests; all of it runs in the thread of the event loop.
-
-    Args:
-        monitor: the source of all answers.
-        is_attached: whether another process posts the runs.
-    """
+    """Answers requests from a monitor, to which another process may post runs; all in the event loop's thread."""
 
     def __init__(
         self, monitor: Monitor, hub: Hub, store: Store, guard: Guard, doors: Doors, *, is_attached: bool
@@ -73,9 +67,8 @@ class WebService:
         text = "What an ONNX model does right now: latency, throughput, power, alarms, and their history."
         app = fastapi.FastAPI(title="ONNX dashboard", version=VERSION, description=text, docs_url=None, redoc_url=None)
         app.add_exception_handler(RequestValidationError, _unusable)
-        known: dict[str, Any] = {"dependencies": [Depends(self._require_token)]}
-        refusals = {**_REFUSALS, **_UNAUTHORIZED}
-        known["responses"] = refusals
+        refusals = {**_REFUSALS, 401: {"model": Refusal, "description": "the token is missing or wrong"}}
+        known: dict[str, Any] = {"dependencies": [Depends(self._require_token)], "responses": refusals}
         app.add_api_route("/api/metrics/current", self.current, response_model=Tick, **known)
         app.add_api_route("/api/metrics/history", self.history, response_model=Past, **known)
         app.add_api_route("/api/nodes", self.nodes, response_model=list[NodeTime], **known)

@@ -11,7 +11,7 @@ from common.load.requests.load_record import COMPLETED
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
 from common.load.results.load_figures import LoadTest
-from common.load.results.slow_calls import call_series, slow_call_rows
+from common.load.results.load_tables import call_series, slow_call_rows
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
 from common.load.results.load_figures import LoadTest, is_precise, steady, summary
-from common.load.results.precision import Precision
+from common.load.results.thresholds import Precision
 from common.messages.errors import UnusableValueError
 
 MS = 1_000_000

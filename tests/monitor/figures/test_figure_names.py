@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from common.monitor.figures.alarms import read_alarms
-from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.figures.figure_names import FIGURES, exposition, is_known, metric
+from common.monitor.figures.gauges import Conditions, derived_figures
 from tests.support.paths import ROOT
 
 SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{([a-z]+="[^"\n]*"(?:,[a-z]+="[^"\n]*")*)\})? (-?[0-9.e+-]+|nan|inf)')

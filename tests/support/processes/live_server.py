@@ -12,7 +12,7 @@ import time
 from websockets.sync import client
 
 from common.monitor.figures.alarms import Alarm, AlarmWatch
-from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.gauges import Conditions, derived_figures
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.server.doors import Doors, Room, free_descriptors
