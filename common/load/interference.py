@@ -181,7 +181,9 @@ def interference_figures(rows: Iterable[LoadInterferenceRow]) -> dict[str, dict[
     """Return what running together does to each service: its model, and the ratios with their limits."""
     together = [row for row in rows if row["load_state"] == TOGETHER]
     return {
-        row["model_role"]: {name: row[name] for name in row if name == "served_model" or name.endswith("_factor")}
+        row["model_role"]: {
+            name: value for name, value in row.items() if name == "served_model" or name.endswith("_factor")
+        }
         for row in together
     }
 

@@ -77,7 +77,7 @@ def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str
     import ssl
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files, password=lambda: "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files[0], files[1], password=lambda: "")
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         remedy = "give a certificate and its own key, both as PEM and the key without a passphrase"
         raise UnusableValueError("tls_cert", f"cannot be used with its key ({error})", remedy) from error
