@@ -46,16 +46,11 @@ class WorkersLostError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The choice of an executor.
-
-    Attributes:
-        cluster: one of ``CLUSTERS``; empty for none.
-        address: of the cluster; empty: the environment variable names it.
-    """
+    """The choice of an executor."""
 
     processes: int = 1
-    cluster: str = ""
-    address: str = ""
+    cluster: str = ""  # one of ``CLUSTERS``; empty for none
+    address: str = ""  # of the cluster; empty: the environment variable names it
 
     def are_here(self, call_count: int) -> bool:
         return not self.cluster and min(self.processes, call_count) < 2

@@ -27,17 +27,11 @@ Compare = Callable[[Samples, Samples, float], Difference]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSettings:
-    """How to compare.
+    """How to compare."""
 
-    Attributes:
-        margin_share: smallest change that counts; what is surely within it is unchanged.
-        is_paired: whether the runs of both sides took turns.
-        is_across_models: whether the models may differ.
-    """
-
-    margin_share: float
-    is_paired: bool = False
-    is_across_models: bool = False
+    margin_share: float  # smallest change that counts; what is surely within it is unchanged
+    is_paired: bool = False  # whether the runs of both sides took turns
+    is_across_models: bool = False  # whether the models may differ
 
     @property
     def compare(self) -> Compare:

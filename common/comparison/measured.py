@@ -21,35 +21,25 @@ Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the 
 class MeasuredSide:
     """One side of a comparison.
 
-    Attributes:
-        name: its folder or its model.
-        model_id: of the model; empty where no table names one.
-        latencies_us: unprofiled runs in their order, without the warm-up, one session after the other.
-        nodes_us: time of each executed node in each profiled run that counts.
-        executed: which source nodes each executed node computes.
-        stated: what tables state as single values: by table and by what a row of it is about.
-        conditions: what the measurement depends on: host, versions, settings, clocks.
-        doubts: why its times decide nothing.
-        plan_doubts: why its plan has no verdict; the gain of the plan is then not stated.
-        session_runs: how many of the latencies each session has; empty for one session.
-        settings: what was asked of the measurement, by name.
+    ``stated`` is what tables state as single values, by table and by what a row of it is about; ``conditions`` are what
+    the measurement depends on: host, versions, settings, clocks.
     """
 
-    name: str
-    model_id: str
+    name: str  # its folder or its model
+    model_id: str  # of the model; empty where no table names one
     dimensions: Mapping[str, int]
-    latencies_us: Samples
-    nodes_us: Mapping[str, Samples]
-    executed: Executed
+    latencies_us: Samples  # unprofiled runs in their order, without the warm-up, one session after the other
+    nodes_us: Mapping[str, Samples]  # time of each executed node in each profiled run that counts
+    executed: Executed  # which source nodes each executed node computes
     op_types: Mapping[str, str]
     metrics: Sequence[OpMetricsRow] = ()
     edges: Sequence[OpEdgesRow] = ()
     stated: Mapping[str, Mapping[str, Statement]] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    doubts: Sequence[str] = ()
-    plan_doubts: Sequence[str] = ()
-    session_runs: Sequence[int] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    doubts: Sequence[str] = ()  # why its times decide nothing
+    plan_doubts: Sequence[str] = ()  # why its plan has no verdict; the gain of the plan is then not stated
+    session_runs: Sequence[int] = ()  # how many of the latencies each session has; empty for one session
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what was asked of the measurement, by name
 
     @cached_property
     def fingerprints(self) -> Fingerprints:

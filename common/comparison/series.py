@@ -50,33 +50,20 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much a figure differs from its baseline, as shares of the baseline; None where unknown.
+    """How much a figure differs from its baseline, as shares of the baseline; None where unknown."""
 
-    Attributes:
-        baseline: median of the baseline.
-        candidate: median of what is compared.
-        share: the difference, as are the ends of its interval at 95 %.
-        noise_floor_share: what a repeat scatters anyway.
-        p_value: of the test that neither series tends to be larger.
-        cliffs_delta: how much more often a run of the candidate is the larger one, from -1 to 1.
-        baseline_runs: runs that count.
-        candidate_runs: likewise.
-        spread_share: standard deviation of a difference between two blocks.
-        step_share: smallest step of the clock.
-    """
-
-    baseline: float
-    candidate: float
-    share: float | None = None
+    baseline: float  # median of the baseline
+    candidate: float  # median of what is compared
+    share: float | None = None  # the difference, as are the ends of its interval at 95 %
     low_share: float | None = None
     high_share: float | None = None
-    noise_floor_share: float | None = None
-    p_value: float | None = None
-    cliffs_delta: float | None = None
-    baseline_runs: int | None = None
-    candidate_runs: int | None = None
-    spread_share: float | None = None
-    step_share: float = 0.0
+    noise_floor_share: float | None = None  # what a repeat scatters anyway
+    p_value: float | None = None  # of the test that neither series tends to be larger
+    cliffs_delta: float | None = None  # how much more often a run of the candidate is the larger one, from -1 to 1
+    baseline_runs: int | None = None  # runs that count
+    candidate_runs: int | None = None  # likewise
+    spread_share: float | None = None  # standard deviation of a difference between two blocks
+    step_share: float = 0.0  # smallest step of the clock
 
 
 def difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -> Difference:

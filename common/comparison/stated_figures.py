@@ -21,25 +21,19 @@ class ComparedFigure:
     """A figure that a table states.
 
     Attributes:
-        kind: what the figure is about.
-        document: its file.
-        name: its column.
         spread: ``interval``: two columns are its limits; ``cases``: two columns are it where all that nobody knows is
             worse, and better: both sides know as little, so each case is compared with itself; ``halves``: a column
             says how far two halves of the measurement were apart; ``exact``: it is computed, and does not scatter;
             ``single``: one value, of which nobody knows how far a repeat would be away.
-        is_less_better: whether a larger value is worse.
-        beside: the columns that its spread needs.
-        source: column that says where a figure comes from; the limits of a ``modelled`` one are its cases.
     """
 
-    kind: str
-    document: str
-    name: str
+    kind: str  # what the figure is about
+    document: str  # its file
+    name: str  # its column
     spread: Spread
-    is_less_better: bool = True
-    beside: tuple[str, ...] = ()
-    source: str = ""
+    is_less_better: bool = True  # whether a larger value is worse
+    beside: tuple[str, ...] = ()  # the columns that its spread needs
+    source: str = ""  # column that says where a figure comes from; the limits of a ``modelled`` one are its cases
 
     def spread_of(self, documents: Sequence[Document]) -> Spread:
         """Return what is known of its scatter in some documents."""

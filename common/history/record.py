@@ -30,27 +30,19 @@ class FigureName(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A measurement in the history.
+    """A measurement in the history."""
 
-    Attributes:
-        identity: SHA-256 of its tables of times: a measurement that is recorded again is the same record.
-        conditions: what its figures depend on: host, versions, settings, clocks.
-        doubts: why its times decide nothing.
-        number: its place in the history, counted from 1.
-        recorded_at: when it was recorded, in UTC.
-    """
-
-    identity: str
+    identity: str  # SHA-256 of its tables of times: a measurement that is recorded again is the same record
     revision: Revision
     folder: str
     model_id: str
     model_path: str
     dimensions: Mapping[str, int]
-    conditions: Mapping[str, Any]
-    doubts: Sequence[str]
+    conditions: Mapping[str, Any]  # what its figures depend on: host, versions, settings, clocks
+    doubts: Sequence[str]  # why its times decide nothing
     figures: Mapping[FigureName, float] = field(default_factory=dict)
-    number: int = 0
-    recorded_at: str = ""
+    number: int = 0  # its place in the history, counted from 1
+    recorded_at: str = ""  # when it was recorded, in UTC
 
     def series(self, *, is_across_models: bool = False) -> tuple[Any, ...]:
         settings = tuple(self.conditions.get(name) for name in SERIES)

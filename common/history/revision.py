@@ -12,15 +12,10 @@ WAIT_S = 30.0  # a status of a large tree on a slow disk
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The measured revision.
+    """The measured revision."""
 
-    Attributes:
-        commit: its full name, or ``unknown``.
-        is_dirty: whether tracked files differ from it; None where unknown.
-    """
-
-    commit: str = UNKNOWN
-    is_dirty: bool | None = None
+    commit: str = UNKNOWN  # its full name, or ``unknown``
+    is_dirty: bool | None = None  # whether tracked files differ from it; None where unknown
 
 
 def revision_of(folder: Path) -> Revision:

@@ -24,17 +24,11 @@ def no_power(begin_s: float, end_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """Settings of a search.
+    """Settings of a search."""
 
-    Attributes:
-        task: the question; a model without batches is asked for batches of one request.
-        options: provider and optimization level of the sessions.
-        replicas: runs that share each session.
-    """
-
-    task: SearchTask
-    options: SessionSettings
-    replicas: int = 1
+    task: SearchTask  # the question; a model without batches is asked for batches of one request
+    options: SessionSettings  # provider and optimization level of the sessions
+    replicas: int = 1  # runs that share each session
 
     def shape(self, session_count: int, threads: int, concurrency: Concurrency) -> SessionShape:
         return SessionShape(session_count, replace(self.options, threads=threads), concurrency, self.replicas)

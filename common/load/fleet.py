@@ -60,21 +60,17 @@ class ModelTask:
     Attributes:
         sent: content of the file and of those beside it with its weights, by their places in its folder, for a worker
             that may not have them; empty: the worker reads the file.
-        configured: sizes of lower precedence.
-        shape: how the sessions are set up, with as many threads as the host has at most, and 0 for an equal share of
-            them.
-        bound: what to search first; None to run as asked.
     """
 
     path: Path
     sent: Mapping[str, bytes]
     dimensions: Mapping[str, int]
-    configured: Mapping[str, int]
+    configured: Mapping[str, int]  # sizes of lower precedence
     demand: Demand
     policy: BatchPolicy
-    shape: SessionShape
+    shape: SessionShape  # of at most as many threads as the host has; 0: an equal share of them for each session
     thresholds: LoadThresholds = USUAL_THRESHOLDS
-    bound: Bound | None = None
+    bound: Bound | None = None  # what to search first; None to run as asked
 
     def measured(self) -> LoadFleetRow:
         """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.

@@ -71,16 +71,11 @@ RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or tog
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """The records of two services, loaded alone and together.
+    """The records of two services, loaded alone and together."""
 
-    Attributes:
-        last: the last test of the main service beside the other one.
-        lacks: why these are incomplete; empty where they are not.
-    """
-
-    last: LoadTest
+    last: LoadTest  # the last test of the main service beside the other one
     rows: list[LoadInterferenceRow]
-    lacks: list[str]
+    lacks: list[str]  # why these are incomplete; empty where they are not
 
 
 def load_alone_and_together(main: Harness, other: Harness, models: Sequence[str]) -> Interference:

@@ -94,21 +94,15 @@ def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
 
 @dataclass(frozen=True, slots=True)
 class RequestContent:
-    """Inputs and answers of requests.
-
-    Attributes:
-        input_files: inputs from files; the others are random.
-        images: folder or file of the images that requests bring.
-        top_k: likeliest classes that are answered.
-    """
+    """Inputs and answers of requests."""
 
     dimensions: Mapping[str, int]
-    input_files: Mapping[str, Path]
+    input_files: Mapping[str, Path]  # inputs from files; the others are random
     seed: int
     length_dim: str | None = None
-    images: Path | None = None
+    images: Path | None = None  # folder or file of the images that requests bring
     normalization: str = ""
-    top_k: int | None = None
+    top_k: int | None = None  # likeliest classes that are answered
 
     @classmethod
     def of(cls, values: FlagValues) -> RequestContent:
@@ -201,17 +195,12 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoad:
-    """A load whose model and inputs were read.
-
-    Attributes:
-        arrivals: when requests come; None where that depends on answers.
-        length: the longest request; 0 where all have one size.
-    """
+    """A load whose model and inputs were read."""
 
     settings: LoadSettings
     model: ServedModel
-    arrivals: Arrivals | None
-    length: int = 0
+    arrivals: Arrivals | None  # when requests come; None where that depends on answers
+    length: int = 0  # the longest request; 0 where all have one size
 
     def harness(self, listener: Listener = nobody) -> Harness:
         """Return the warm service; the listener is called with each load when it begins."""
@@ -224,19 +213,14 @@ class ModelLoad:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One load of a model at an endpoint.
-
-    Attributes:
-        encoding: how values are sent: ``bytes``, ``text``, or ``auto`` as the endpoint says.
-        dimensions: sizes of free axes, by ``INPUT.AXIS``.
-    """
+    """One load of a model at an endpoint."""
 
     address: Address
     served_model: str
     version: str
-    encoding: str
+    encoding: str  # how values are sent: ``bytes``, ``text``, or ``auto`` as the endpoint says
     connections: int
-    dimensions: Mapping[str, int]
+    dimensions: Mapping[str, int]  # sizes of free axes, by ``INPUT.AXIS``
     input_files: Mapping[str, Path]
     demand: Demand
     policy: BatchPolicy
@@ -286,17 +270,12 @@ class EndpointSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoad:
-    """A load of an endpoint that said what its model takes.
-
-    Attributes:
-        arrivals: when requests come; None where that depends on answers.
-        is_binary: whether values are sent as bytes.
-    """
+    """A load of an endpoint that said what its model takes."""
 
     settings: EndpointSettings
     model: EndpointModel
-    arrivals: Arrivals | None
-    is_binary: bool
+    arrivals: Arrivals | None  # when requests come; None where that depends on answers
+    is_binary: bool  # whether values are sent as bytes
 
     def harness(self, listener: Listener = nobody) -> Harness:
         """Return the warm service; the listener is called with each load when it begins.

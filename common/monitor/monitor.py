@@ -33,21 +33,15 @@ class NodeShare:
 
 @dataclass(slots=True)
 class LiveSource:
-    """The source of the figures: a model that this process runs, or messages that another process posts.
-
-    Attributes:
-        gauges: figures that the source itself gave at ``gauges_s`` of ``time.monotonic``, such as its queue's depth.
-        nodes: the times of its nodes, if they are known; the longest first.
-        error: why nothing runs; None if the model runs.
-    """
+    """The source of the figures: a model that this process runs, or messages that another process posts."""
 
     model: str
     feed: Feed = field(default_factory=Feed)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    gauges_s: float = 0.0
-    nodes: Sequence[NodeShare] = ()
+    gauges: Mapping[str, float] = field(default_factory=dict)  # that the source itself gives, such as its queue's depth
+    gauges_s: float = 0.0  # when it gave them, on the clock of ``time.monotonic``
+    nodes: Sequence[NodeShare] = ()  # the times of its nodes, if they are known; the longest first
     failed_run_count: int = 0
-    error: BaseException | None = None
+    error: BaseException | None = None  # why nothing runs; None if the model runs
     is_ready: bool = False
 
     def newest_gauges(self) -> Mapping[str, float]:
@@ -70,9 +64,6 @@ class Monitor:
         sensed: returns the newest samples of the sensors, by the keys of figures.
         derived: returns figures that follow from the runs per s of the window.
         slow: finds the causes of slow runs; None: no causes.
-
-    Attributes:
-        figures, newest: of the newest tick; the latter is the message.
     """
 
     def __init__(
@@ -90,9 +81,9 @@ class Monitor:
         self._written: Future[None] | None = None
         self._seen = 0
         self._kept_problem = ""
-        self.figures: Figures = {}
+        self.figures: Figures = {}  # of the newest tick, as the others
         self.active: list[str] = []
-        self.newest = "{}"
+        self.newest = "{}"  # as a message
 
     def tick(self, number: int, own: Figures) -> str:
         """Return the next tick as JSON.

@@ -15,19 +15,13 @@ EXAMPLE = "such as http://127.0.0.1:8000 or grpc://127.0.0.1:8001"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an endpoint is.
+    """Where an endpoint is, and the authorization that its requests need; the latter is in no text of an address."""
 
-    Attributes:
-        scheme: one of ``PORTS``.
-        path: what comes before ``/v2`` in the paths of requests; empty for gRPC.
-        authorization: value of the header of that name; empty for none. It is in no text of an address.
-    """
-
-    scheme: str
+    scheme: str  # one of ``PORTS``
     host: str
     port: int
-    path: str = ""
-    authorization: str = field(default="", repr=False)
+    path: str = ""  # what comes before ``/v2`` in the paths of requests; empty for gRPC
+    authorization: str = field(default="", repr=False)  # value of the header of that name; empty for none
 
     @property
     def is_grpc(self) -> bool:

@@ -24,21 +24,14 @@ NO_SESSION = (  # what is unknown of the sessions there
 
 @dataclass(frozen=True, slots=True)
 class EndpointModel:
-    """A model of an endpoint and one request of it.
+    """A model of an endpoint and one request; its inputs are as in :class:`~common.load.service.sessions.Inputs`."""
 
-    Attributes:
-        address: of the endpoint, without secrets.
-        dimensions: sizes of free axes, by ``INPUT.AXIS``.
-        samples, batched: as in :class:`~common.load.service.sessions.Inputs`.
-        flops: unknown, because no model file says them.
-    """
-
-    address: str
+    address: str  # of the endpoint, without secrets
     metadata: ModelMetadata
-    dimensions: Mapping[str, int]
+    dimensions: Mapping[str, int]  # sizes of free axes, by ``INPUT.AXIS``
     samples: tuple[Mapping[str, Array], ...]
     batched: frozenset[str]
-    flops: Flops | None = None
+    flops: Flops | None = None  # unknown, because no model file says them
 
     @property
     def model_id(self) -> str:

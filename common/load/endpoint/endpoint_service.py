@@ -29,13 +29,9 @@ from common.messages.errors import PipelineError, UnusableValueError
 
 
 class Caller(Protocol):
-    """One connection to an endpoint; a call raises a PipelineError where no answer comes that the protocol knows.
+    """One connection to an endpoint; a call raises a PipelineError where no answer comes that the protocol knows."""
 
-    Attributes:
-        is_binary: whether values are bytes.
-    """
-
-    is_binary: bool
+    is_binary: bool  # whether values are bytes
 
     def takes_bytes(self) -> bool:
         """Whether the endpoint takes values as bytes."""

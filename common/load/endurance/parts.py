@@ -51,27 +51,19 @@ class ProcessWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadPart:
-    """The record of one part.
+    """The record of one part."""
 
-    Attributes:
-        start_s: its begin on the clock of ``time.perf_counter``.
-        figures: percentiles in µs, none where they do not count.
-        call_ends_s: when each second with calls ended, from the begin.
-        call_us, answered: median time of a call in that second, and requests that were answered in it.
-        error_count: requests without an answer, of the ``known_count`` that no signal cut.
-    """
-
-    start_s: float
+    start_s: float  # its begin on the clock of ``time.perf_counter``
     duration_s: float
     sent_count: int
     counts: Mapping[str, int]
     validity: LoadValidity
-    figures: Mapping[str, float | None]
-    call_ends_s: Samples
-    call_us: Samples
-    answered: Samples
+    figures: Mapping[str, float | None]  # percentiles in µs, none where they do not count
+    call_ends_s: Samples  # when each second with calls ended, from the begin
+    call_us: Samples  # median time of a call in that second
+    answered: Samples  # requests that were answered in it
     is_interrupted: bool = False
-    error_count: int = 0
+    error_count: int = 0  # requests without an answer, of the ``known_count`` that no signal cut
     known_count: int = 0
 
 
@@ -127,20 +119,14 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
 
 @dataclass(frozen=True, slots=True)
 class Endurance:
-    """The record of a load test of many parts.
-
-    Attributes:
-        lacks: why these are incomplete; empty where they are not.
-        notes: what the samples of the process lack.
-        error_share: of the requests of all parts.
-    """
+    """The record of a load test of many parts."""
 
     last: LoadTest
     rows: list[EnduranceRow]
     summary: EnduranceSummaryDocument
-    lacks: list[str]
-    notes: list[str]
-    error_share: float
+    lacks: list[str]  # why these are incomplete; empty where they are not
+    notes: list[str]  # what the samples of the process lack
+    error_share: float  # of the requests of all parts
 
 
 def load_by_parts(
@@ -176,16 +162,13 @@ class Course:
     """How a long load went.
 
     Attributes:
-        leak: growth of memory per inference; None for too few samples.
-        steadiness: levels of the time of a call, second by second; None where nothing was answered.
-        drift: the last level over the first one, less 1; None without a level.
         cause: ``throttling`` where the processor's clock fell with the speed, ``drift`` where it did not or where no
             clock is known, empty where the level held.
     """
 
-    leak: Slope | None = None
-    steadiness: SteadyState | None = None
-    drift: float | None = None
+    leak: Slope | None = None  # growth of memory per inference; None for too few samples
+    steadiness: SteadyState | None = None  # levels of the time of a call, second by second; None without an answer
+    drift: float | None = None  # the last level over the first one, less 1; None without a level
     cause: str = ""
 
 

@@ -24,21 +24,16 @@ MOST_WORKERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """A service that is warm, and the demand that it meets.
-
-    Attributes:
-        arrivals: when requests come; None if that depends on answers.
-        precision: the precision that ends the load before its time; None: nothing ends it earlier.
-    """
+    """A service that is warm, and the demand that it meets."""
 
     service: Service
     policy: BatchPolicy
     demand: Demand
-    arrivals: Arrivals | None
+    arrivals: Arrivals | None  # when requests come; None if that depends on answers
     model: ServedModel | EndpointModel
     shape: SessionShape | Connections
     listener: Listener = nobody
-    precision: Precision | None = None
+    precision: Precision | None = None  # what ends the load before its time; None: nothing does
     thresholds: LoadThresholds = USUAL_THRESHOLDS
 
     def load(self, look: Callable[[], None] = lambda: None) -> LoadTest:

@@ -44,19 +44,14 @@ def nobody(log: Log, queue: BatchQueue) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedStream:
-    """Requests, and the service that answers them.
-
-    Attributes:
-        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
-        is_enough: whether a record says enough; no further request comes then. None: the load never ends early.
-    """
+    """Requests, and the service that answers them."""
 
     source: Source
     service: Service
     policy: BatchPolicy
-    last_ns: int | None = None
+    last_ns: int | None = None  # when the last request comes: the drain begins. None: the source knows by itself
     listener: Listener = nobody
-    is_enough: Callable[[LoadRecord], bool] | None = None
+    is_enough: Callable[[LoadRecord], bool] | None = None  # whether a record says enough for a load to end early
 
 
 @dataclass(slots=True)

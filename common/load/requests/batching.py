@@ -25,24 +25,15 @@ class BatchPolicy:
     A batch is formed when a worker is free and a preferred size is reached, or when the oldest request has waited for
     ``wait_ns``. It takes the oldest requests. Requests of different buckets never share a batch; the bucket with the
     oldest request goes first.
-
-    Attributes:
-        most: requests of the largest batch.
-        wait_ns: how long the oldest request may wait for others.
-        preferred: sizes that are sent at once, in rising order; empty: only the largest batch is sent at once.
-        buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
-        pads_size: whether a batch is filled up to the next preferred size, or the largest: calls then have few shapes.
-        capacity: most waiting requests; further ones are rejected.
-        timeout_ns: how long a request may wait before it is cancelled, and a batch may run before it is given up.
     """
 
-    most: int = 1
-    wait_ns: int = 0
-    preferred: tuple[int, ...] = ()
-    buckets: tuple[int, ...] = ()
-    pads_size: bool = False
-    capacity: int = NEVER_NS
-    timeout_ns: int = NEVER_NS
+    most: int = 1  # requests of the largest batch
+    wait_ns: int = 0  # how long the oldest request may wait for others
+    preferred: tuple[int, ...] = ()  # sizes that are sent at once, in rising order; empty: the largest batch alone is
+    buckets: tuple[int, ...] = ()  # lengths to pad requests to, in rising order; empty: to the longest of the batch
+    pads_size: bool = False  # fill a batch up to the next preferred size, or the largest: calls then have few shapes
+    capacity: int = NEVER_NS  # most waiting requests; further ones are rejected
+    timeout_ns: int = NEVER_NS  # for a request to wait before it is cancelled, and a batch to run before it is given up
 
     def __post_init__(self) -> None:
         """Refuse sizes that contradict each other."""
@@ -75,17 +66,14 @@ class BatchPolicy:
 
 
 class BatchQueue:
-    """The queue of one load; its caller holds a lock while several workers ask.
-
-    Attributes:
-        wake_ns: when to ask again, after no batch was ready; ``NEVER_NS`` where that depends on answers.
-    """
+    """The queue of one load; its caller holds a lock while several workers ask."""
 
     def __init__(self, source: Source, policy: BatchPolicy, log: Log) -> None:
         self._source, self._policy, self._log = source, policy, log
         self._sizes = policy.sizes
         self._lines: list[deque[int]] = [deque() for _ in policy.buckets or (0,)]
-        self.wake_ns, self.pending_count = 0, 0
+        self.wake_ns = 0  # when to ask again, after no batch was ready; ``NEVER_NS`` where that depends on answers
+        self.pending_count = 0
         self._is_ended = False
 
     @property

@@ -22,29 +22,18 @@ DEFAULT_BURSTS = Bursts()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The demand on a service.
+    """The demand on a service."""
 
-    Attributes:
-        rate_hz: mean requests per second of a schedule that is made.
-        duration_s: time in which requests come.
-        kind: how they come, one of ``KINDS``.
-        profile: rates over time, instead of one rate and one duration; not for bursts.
-        file: arrivals to replay instead.
-        users: users who wait for answers instead; None for an open loop.
-        think_s: time of a user between an answer and the next request.
-        lengths: of the requests; None where all have one size, or the file has them.
-    """
-
-    rate_hz: float
-    duration_s: float
+    rate_hz: float  # mean requests per second of a schedule that is made
+    duration_s: float  # time in which requests come
     seed: int = 0
-    kind: str = POISSON
+    kind: str = POISSON  # how they come, one of ``KINDS``
     bursts: Bursts = DEFAULT_BURSTS
-    profile: RateProfile | None = None
-    file: Path | None = None
-    users: int | None = None
-    think_s: float = 0.0
-    lengths: Lengths | None = None
+    profile: RateProfile | None = None  # rates over time, instead of one rate and one duration; not for bursts
+    file: Path | None = None  # arrivals to replay instead
+    users: int | None = None  # users who wait for answers instead; None for an open loop
+    think_s: float = 0.0  # time of a user between an answer and the next request
+    lengths: Lengths | None = None  # of the requests; None where all have one size, or the file has them
 
     @property
     def is_open(self) -> bool:

@@ -21,16 +21,11 @@ class Lengths:
     """A distribution of whole lengths, cut off below 1 and above the longest.
 
     What is cut off is drawn again. The middle of the distribution is inside, so at least about half of it remains.
-
-    Attributes:
-        kind: ``uniform``, ``normal`` or ``lognormal``, which is exp of a normal distribution.
-        place: the least length, the mean, or the median.
-        spread: the standard deviation, for ``lognormal`` that of the logarithm; 0 for ``uniform``.
     """
 
-    kind: str
-    place: float
-    spread: float
+    kind: str  # ``uniform``, ``normal`` or ``lognormal``, which is exp of a normal distribution
+    place: float  # the least length, the mean, or the median
+    spread: float  # the standard deviation, for ``lognormal`` that of the logarithm; 0 for ``uniform``
     most: int
 
     @classmethod

@@ -21,42 +21,27 @@ LATE_SHARE = 0.01  # and for more than this share of its latency
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests that one call serves, oldest first.
+    """Requests that one call serves, oldest first."""
 
-    Attributes:
-        index: its number, from 0, in the order in which batches were formed.
-        padded_size: requests that the call computes, with those that only fill it up.
-        length: what every request is padded to along the variable axis; 0 where there is none.
-    """
-
-    index: int
+    index: int  # its number, from 0, in the order in which batches were formed
     requests: Sequence[int]
-    padded_size: int
-    length: int
+    padded_size: int  # requests that the call computes, with those that only fill it up
+    length: int  # what every request is padded to along the variable axis; 0 where there is none
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """Times of batches in ns from the start of the load, by batch index.
+    """Times of batches in ns from the start of the load, by batch index, and sizes as in :class:`Batch`."""
 
-    Attributes:
-        ready_ns: when the policy allowed the batch and its worker was free.
-        batched_ns: when it was formed, and given to its worker.
-        started_ns: when its worker, which may have been asleep, called the service.
-        ended_ns: when the service returned or failed.
-        padded_sizes, lengths: as in :class:`Batch`.
-        stages_ns: what each stage of the service took, a row per batch.
-    """
-
-    ready_ns: TimesNs
-    batched_ns: TimesNs
-    started_ns: TimesNs
-    ended_ns: TimesNs
+    ready_ns: TimesNs  # when the policy allowed the batch and its worker was free
+    batched_ns: TimesNs  # when it was formed, and given to its worker
+    started_ns: TimesNs  # when its worker, which may have been asleep, called the service
+    ended_ns: TimesNs  # when the service returned or failed
     workers: TimesNs
     sizes: TimesNs
     padded_sizes: TimesNs
     lengths: TimesNs
-    stages_ns: TimesNs
+    stages_ns: TimesNs  # what each stage of the service took, a row per batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +49,24 @@ class LoadRecord:
     """A load.
 
     Attributes:
-        start_s: its start on the clock of ``time.perf_counter``.
-        intended_ns: when each request was intended to start, from the start of the load.
         queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
             there when the next one asks.
-        left_ns: when it left the queue: for a batch, given up, or at the end of the load.
-        is_expired: whether it waited beyond the timeout; such ones are among the cancelled ones.
-        outcomes: what became of it, as an index into ``OUTCOMES``.
-        batch_indices: its batch, or ``NO_BATCH``.
-        lengths: its own length; 0 where there is no variable axis.
-        failures: how many requests failed, by reason.
-        has_priority: whether the generator ran as soon as it woke, before threads that compute.
     """
 
-    start_s: float
-    intended_ns: TimesNs
+    start_s: float  # its start on the clock of ``time.perf_counter``
+    intended_ns: TimesNs  # when each request was intended to start, from the start of the load
     queued_ns: TimesNs
-    left_ns: TimesNs
-    is_expired: npt.NDArray[np.bool_]
-    outcomes: npt.NDArray[np.uint8]
-    batch_indices: TimesNs
-    lengths: TimesNs
+    left_ns: TimesNs  # when it left the queue: for a batch, given up, or at the end of the load
+    is_expired: npt.NDArray[np.bool_]  # whether it waited beyond the timeout; such ones are among the cancelled ones
+    outcomes: npt.NDArray[np.uint8]  # what became of it, as an index into ``OUTCOMES``
+    batch_indices: TimesNs  # its batch, or ``NO_BATCH``
+    lengths: TimesNs  # its own length; 0 where there is no variable axis
     batches: BatchRecord
     stages: tuple[str, ...]
-    failures: Mapping[str, int]
+    failures: Mapping[str, int]  # how many requests failed, by reason
     ended_ns: int
     is_interrupted: bool
-    has_priority: bool = False
+    has_priority: bool = False  # whether the generator ran as soon as it woke, before threads that compute
 
     def __len__(self) -> int:
         return len(self.intended_ns)

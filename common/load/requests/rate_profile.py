@@ -17,16 +17,11 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RateStep:
-    """A part of a load.
-
-    Attributes:
-        begin_hz: requests per second at its begin; None where no rate is asked for.
-        end_hz: at its end; another one than at the begin is a ramp, along which the rate changes evenly.
-    """
+    """A part of a load."""
 
     duration_s: float
-    begin_hz: float | None = None
-    end_hz: float | None = None
+    begin_hz: float | None = None  # requests per second at its begin; None where no rate is asked for
+    end_hz: float | None = None  # at its end; another one than at the begin is a ramp: the rate changes evenly
 
     @property
     def expected_count(self) -> float:

@@ -24,15 +24,10 @@ FEWEST_COLUMNS, MOST_COLUMNS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Requests in the order in which they arrive.
+    """Requests in the order in which they arrive."""
 
-    Attributes:
-        intended_ns: when each is intended to start, from the start of the load.
-        lengths: size of each along the input's variable axis, such as tokens; None where all have one size.
-    """
-
-    intended_ns: TimesNs
-    lengths: TimesNs | None = None
+    intended_ns: TimesNs  # when each is intended to start, from the start of the load
+    lengths: TimesNs | None = None  # of each along the input's variable axis, such as tokens; None: all have one size
 
     def __len__(self) -> int:
         return len(self.intended_ns)
@@ -43,14 +38,10 @@ class Bursts:
     """A Poisson process that a two-state Markov chain switches between a calm and a busy rate.
 
     Fischer, Meier-Hellstern 1993, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18(2).
-
-    Attributes:
-        peak: rate during a burst over the mean rate.
-        share: share of the time in bursts; ``peak · share`` is at most 1, and then nothing comes between bursts.
     """
 
-    peak: float = 4.0
-    share: float = 0.1
+    peak: float = 4.0  # rate during a burst over the mean rate
+    share: float = 0.1  # of the time in bursts; peak · share is at most 1, and then nothing comes between bursts
     mean_s: float = 1.0
 
     @classmethod

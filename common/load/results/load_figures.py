@@ -35,23 +35,16 @@ NO_LATENCIES: dict[str, float | None] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class LoadTest:
-    """A record with what was asked for.
-
-    Attributes:
-        is_open: whether the requests came by a schedule.
-        steps: parts of the load for which a rate was asked.
-        flops: FLOPs of one call by its batch size and length; None where they are unknown.
-        precision: what may end the load before its time; None: nothing does.
-    """
+    """A record with what was asked for."""
 
     record: LoadRecord
     policy: BatchPolicy
     worker_count: int
-    is_open: bool
-    flops: Flops | None = None
-    precision: Precision | None = None
+    is_open: bool  # whether the requests came by a schedule
+    flops: Flops | None = None  # FLOPs of one call by its batch size and length; None where they are unknown
+    precision: Precision | None = None  # what may end the load before its time; None: nothing does
     thresholds: LoadThresholds = USUAL_THRESHOLDS
-    steps: tuple[RateStep, ...] = ()
+    steps: tuple[RateStep, ...] = ()  # parts of the load for which a rate was asked
 
     @property
     def validity(self) -> LoadValidity:

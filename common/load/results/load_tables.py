@@ -22,20 +22,14 @@ from common.table_rows import LoadDisturbancesRow, LoadStepsRow, LoadSummaryDocu
 
 @dataclass(frozen=True, slots=True)
 class LoadTables:
-    """The tables of one load.
-
-    Attributes:
-        steps: what was delivered at each rate.
-        histogram_log: the latencies in the log format of HdrHistogram, second by second.
-        lacks: why they are incomplete; empty where they are not.
-    """
+    """The tables of one load."""
 
     requests: pd.DataFrame
     batches: pd.DataFrame
     summary: LoadSummaryDocument
-    steps: list[LoadStepsRow]
-    histogram_log: str
-    lacks: list[str]
+    steps: list[LoadStepsRow]  # what was delivered at each rate
+    histogram_log: str  # the latencies in the log format of HdrHistogram, second by second
+    lacks: list[str]  # why they are incomplete; empty where they are not
 
 
 def interruption(record: LoadRecord) -> list[str]:

@@ -22,17 +22,11 @@ MEAN = "mean"
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """What is asked of a load.
+    """What is asked of a load."""
 
-    Attributes:
-        max_error_share: most requests that may fail, expire, be turned away or not be served, of all that come.
-        bound_us: latency within which an answer counts as goodput; None: any answer does.
-        min_goodput_hz: least requests per second that are to be answered so; None: any number.
-    """
-
-    max_error_share: float = MAX_ERROR_SHARE
-    bound_us: float | None = None
-    min_goodput_hz: float | None = None
+    max_error_share: float = MAX_ERROR_SHARE  # of all that come: may fail, expire, be turned away, or not be served
+    bound_us: float | None = None  # latency within which an answer counts as goodput; None: any answer does
+    min_goodput_hz: float | None = None  # least requests per second that are to be answered so; None: any number
 
     def is_good(self, record: LoadRecord) -> npt.NDArray[np.bool_]:
         """Return whether each request was answered within the bound."""
@@ -71,15 +65,10 @@ def percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A precision that ends a load before its time.
+    """A precision that ends a load before its time."""
 
-    Attributes:
-        figure: one of ``QUANTILES``, or the mean.
-        most_share: largest distance of a limit from the figure, as a share of the figure.
-    """
-
-    figure: str
-    most_share: float
+    figure: str  # one of ``QUANTILES``, or the mean
+    most_share: float  # largest distance of a limit from the figure, as a share of the figure
 
     @classmethod
     def parse(cls, text: str) -> Precision:

@@ -47,15 +47,10 @@ THOROUGH, ROUGH = SimulationSize(2048, 8192), SimulationSize(256, FIRST_STEPS)
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The prediction of a queue.
+    """The prediction of a queue."""
 
-    Attributes:
-        utilization: share of the time during which a session runs a batch.
-        responses_s: times from arrival to the end of the batch, a row per group of independent queues.
-    """
-
-    utilization: float
-    responses_s: Responses
+    utilization: float  # share of the time during which a session runs a batch
+    responses_s: Responses  # times from arrival to the end of the batch, a row per group of independent queues
 
     @property
     def mean_s(self) -> float:

@@ -22,20 +22,13 @@ LEAST_CALLS = 20  # of a size, for times of its own
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One rate of the best configuration, measured and predicted.
-
-    Attributes:
-        response: what was predicted; None where the queue would grow.
-        call_factor: what its calls took over what they took when batches were timed.
-        of_own_calls: what is predicted from the times of its own calls; None where the queue would grow.
-        unknown_tail: which timed calls are too few to know their tail; empty where all are enough.
-    """
+    """One rate of the best configuration, measured and predicted."""
 
     trial: Trial
-    response: Response | None
-    call_factor: float = 1.0
-    of_own_calls: Response | None = None
-    unknown_tail: str = ""
+    response: Response | None  # what was predicted; None where the queue would grow
+    call_factor: float = 1.0  # what its calls took over what they took when batches were timed
+    of_own_calls: Response | None = None  # what is predicted from the times of its own calls; None as above
+    unknown_tail: str = ""  # which timed calls are too few to know their tail; empty where all are enough
 
     @property
     def doubt(self) -> str:

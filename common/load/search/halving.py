@@ -39,17 +39,12 @@ Shape = tuple[int, int, Concurrency]  # sessions, threads of each, and how they 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Configuration:
-    """How a service is set up.
-
-    Attributes:
-        wait_s: how long its oldest request waits.
-        thread_count: threads of each session.
-    """
+    """How a service is set up."""
 
     batch_max: int
-    wait_s: float
+    wait_s: float  # how long its oldest request waits
     session_count: int
-    thread_count: int
+    thread_count: int  # threads of each session
     concurrency: Concurrency = USUAL
 
     @property
@@ -59,32 +54,19 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial under load.
-
-    Attributes:
-        rung: of the search; None for a trial outside it.
-        rate_hz: requests per second that came.
-        completed_hz: requests per second that were answered.
-        p50_us: median from the intended start to the answer.
-        p99_us: the same for p99; without a value where the trial is overloaded.
-        problem: why the trial cannot be judged against the bound, such as a late generator; empty where it can.
-        is_overloaded: whether the queue grew without limit.
-        power_w: mean power during the trial, where it is known.
-        failure: why too many of its requests failed; empty where they did not.
-        good_share: share of the requests that were answered within the bound.
-    """
+    """One trial under load."""
 
     configuration: Configuration
-    rung: int | None
-    rate_hz: float
-    completed_hz: float
-    p50_us: Estimate
-    p99_us: Estimate
-    problem: str = ""
-    is_overloaded: bool = False
-    power_w: float | None = None
-    failure: str = ""
-    good_share: float = 1.0
+    rung: int | None  # of the search; None for a trial outside it
+    rate_hz: float  # requests per second that came
+    completed_hz: float  # requests per second that were answered
+    p50_us: Estimate  # median from the intended start to the answer
+    p99_us: Estimate  # the same for p99; without a value where the trial is overloaded
+    problem: str = ""  # why the trial cannot be judged against the bound, such as a late generator; empty where it can
+    is_overloaded: bool = False  # whether the queue grew without limit
+    power_w: float | None = None  # mean power during the trial, where it is known
+    failure: str = ""  # why too many of its requests failed; empty where they did not
+    good_share: float = 1.0  # share of the requests that were answered within the bound
     sent_count: int = 0
     failed_count: int = 0
 
@@ -236,16 +218,11 @@ Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The result of a search.
-
-    Attributes:
-        best: the best by each objective that is known; empty where nothing met the bound.
-        nearest: the trial with the lowest p99; None where every one was overloaded.
-    """
+    """The result of a search."""
 
     standings: Sequence[Standing]
-    best: Mapping[str, Standing]
-    nearest: Trial | None
+    best: Mapping[str, Standing]  # the best by each objective that is known; empty where nothing met the bound
+    nearest: Trial | None  # the trial with the lowest p99; None where every one was overloaded
     is_interrupted: bool = False
 
     @property

@@ -32,22 +32,17 @@ EVERY_FAILED = "too many requests failed in every trial"
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """The question of a search.
-
-    Attributes:
-        usd_per_hour: price of the host; a configuration costs its share of the processors.
-        max_error_share: most requests that may fail.
-    """
+    """The question of a search."""
 
     bound_us: float
     budget_s: float
     batch_max: int
     processors: int
-    usd_per_hour: float | None = None
+    usd_per_hour: float | None = None  # price of the host; a configuration costs its share of the processors
     seed: int = 0
     concurrencies: Sequence[Concurrency] = (USUAL,)
     is_possible: Callable[[Shape], bool] = lambda shape: True
-    max_error_share: float = MAX_ERROR_SHARE
+    max_error_share: float = MAX_ERROR_SHARE  # most requests that may fail
 
     @property
     def thresholds(self) -> LoadThresholds:

@@ -42,21 +42,13 @@ class SharingColumns(TypedDict):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Concurrency:
-    """How sessions share a host, beside their number and their threads.
+    """How sessions share a host, beside their number and their threads."""
 
-    Attributes:
-        workers: whether sessions share a process or have one each.
-        pool: whether each session has a pool of threads, or all have one together, with as many threads.
-        inter_threads: threads of each session in parallel execution, the caller among them; 0: one node at a time.
-        spinning: whether threads without work spin: while a run lasts, always, or never.
-        affinity: whether each thread stays on a processor of its own.
-    """
-
-    workers: Literal["threads", "processes"] = "threads"
-    pool: Literal["own", "shared"] = "own"
-    inter_threads: int = 0
-    spinning: Spinning = "runs"
-    affinity: Literal["free", "pinned"] = "free"
+    workers: Literal["threads", "processes"] = "threads"  # whether sessions share a process or have one each
+    pool: Literal["own", "shared"] = "own"  # a pool of threads for each session, or one of as many threads for all
+    inter_threads: int = 0  # of each session in parallel execution, with the caller; 0: one node at a time
+    spinning: Spinning = "runs"  # whether threads without work spin: while a run lasts, always, or never
+    affinity: Literal["free", "pinned"] = "free"  # whether each thread stays on a processor of its own
 
     @property
     def execution(self) -> str:

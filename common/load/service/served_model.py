@@ -35,17 +35,12 @@ class SessionColumns(SharingColumns):
 
 @dataclass(frozen=True, slots=True)
 class SessionShape:
-    """How many sessions answer, and how they are set up.
-
-    Attributes:
-        options: threads, provider and optimization level of each.
-        replicas: runs that share each session at a time.
-    """
+    """How many sessions answer, and how they are set up."""
 
     session_count: int
-    options: SessionSettings
+    options: SessionSettings  # threads, provider and optimization level of each
     concurrency: Concurrency = USUAL
-    replicas: int = 1
+    replicas: int = 1  # runs that share each session at a time
 
     @property
     def settings(self) -> list[SessionSettings]:
@@ -77,17 +72,11 @@ class SessionShape:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model and one request of it.
-
-    Attributes:
-        bound: the model with the dimensions of one request bound.
-        flops: FLOPs of a call by its batch size and its length.
-        samples, variable: as in :class:`~common.load.service.sessions.Inputs`.
-    """
+    """A model and one request of it; its inputs are as in :class:`~common.load.service.sessions.Inputs`."""
 
     path: Path
-    bound: LoadedModel
-    flops: Flops
+    bound: LoadedModel  # the model with the dimensions of one request bound
+    flops: Flops  # FLOPs of a call by its batch size and its length
     samples: tuple[Mapping[str, Array], ...]
     variable: Mapping[str, int]
     side_work: SideWork = NO_SIDE_WORK

@@ -9,15 +9,10 @@ from common.load.requests.load_record import Batch
 
 
 class Service(Protocol):
-    """Something that answers batches of requests on one or several workers.
+    """Something that answers batches of requests on one or several workers."""
 
-    Attributes:
-        worker_count: how many batches it can serve at once.
-        stages: names of the parts of a call that it times itself, such as copies; may be empty.
-    """
-
-    worker_count: int
-    stages: tuple[str, ...]
+    worker_count: int  # how many batches it can serve at once
+    stages: tuple[str, ...]  # names of the parts of a call that it times itself, such as copies; may be empty
 
     def run(self, worker: int, batch: Batch) -> Sequence[int]:
         """Serve a batch, and return what each stage took in ns; every worker calls this from a thread of its own.

@@ -28,17 +28,11 @@ MOST_CALLS, PATIENCE_S = 64, 5.0  # with which a size is tried while all of them
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of requests.
+    """The inputs of requests."""
 
-    Attributes:
-        samples: one request each, of batch size 1 and of the longest length; requests take them in turn.
-        batched: inputs that have a row per request; the others are the same for all.
-        variable: the axis of each input whose size is the length of the request.
-    """
-
-    samples: Sequence[Mapping[str, Array]]
-    batched: frozenset[str]
-    variable: Mapping[str, int]
+    samples: Sequence[Mapping[str, Array]]  # of one request of the longest length each; requests take them in turn
+    batched: frozenset[str]  # inputs that have a row per request; the others are the same for all
+    variable: Mapping[str, int]  # the axis of each input whose size is the length of the request
 
 
 def batched_inputs(session: Session) -> frozenset[str]:

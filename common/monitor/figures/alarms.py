@@ -13,19 +13,14 @@ from common.monitor.figures.figure_names import is_known
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A threshold: an alarm is active once its figure has been above it, or below it, for a time.
-
-    Attributes:
-        figure: what is compared; of a figure with several places, the worst place counts.
-        meaning: what it says about the service.
-    """
+    """A threshold: an alarm is active once its figure has been above it, or below it, for a time."""
 
     name: str
-    figure: str
+    figure: str  # what is compared; of a figure with several places, the worst place counts
     above: float | None
     below: float | None
     for_s: float
-    meaning: str
+    meaning: str  # what it says about the service
 
     def is_beyond(self, value: float) -> bool:
         return (self.above is not None and value > self.above) or (self.below is not None and value < self.below)

@@ -18,14 +18,10 @@ MILLION = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The known facts behind derived figures; the work of a run becomes known when the model is loaded.
-
-    Attributes:
-        byte_count: compulsory bytes of a run.
-    """
+    """The known facts behind derived figures; the work of a run becomes known when the model is loaded."""
 
     flop_count: float | None = None
-    byte_count: float | None = None
+    byte_count: float | None = None  # compulsory bytes of a run
     peak_flop_per_s: float | None = None
     memory_bytes_per_s: float | None = None
     gco2e_per_kwh: float | None = None
