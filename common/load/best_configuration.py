@@ -14,12 +14,8 @@ from common.load.service.service import Service
 from common.runtime.sessions.session import SessionSettings
 from common.table_rows import LoadBestDocument, LoadSummaryDocument
 
-PowerMeter = Callable[[float, float], float | None]
+PowerMeter = Callable[[float, float], float | None]  # the mean power between two times of ``time.perf_counter``
 ONE_ROW = "no input has a first axis of any size, so batches of one request alone are searched"
-
-
-def no_power(begin_s: float, end_s: float) -> None:
-    """Measure no power."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +31,9 @@ class SearchSettings:
 
 
 def find_best(
-    model: ServedModel, settings: SearchSettings, power_w: PowerMeter = no_power, listener: Listener = nobody
+    model: ServedModel, settings: SearchSettings, power_w: PowerMeter = lambda *_: None, listener: Listener = nobody
 ) -> tuple[Optimum, list[str]]:
     """Search the best configuration within the bound; return it with what the user is to know.
-
-    Args:
-        power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: called with each load when it begins.
 
     Raises:
         PipelineError: the runtime refuses the model.

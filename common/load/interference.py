@@ -20,10 +20,9 @@ from common.latency.dependence import Samples
 from common.latency.statistics import Estimate, estimate_columns, percentile
 from common.load.generator.harness import Harness, load_together
 from common.load.requests.load_record import OUTCOMES, LoadRecord, error_share
-from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
 from common.load.results.thresholds import LoadThresholds
-from common.load.results.validity import LoadValidity, judge, utilization
+from common.load.results.validity import LoadValidity, judge, undelayed_us, utilization, widened
 from common.load.search.trials import FILLING_SHARE
 from common.table_rows import LoadInterferenceRow
 

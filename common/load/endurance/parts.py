@@ -20,9 +20,8 @@ from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.endurance.leak import Slope, memory_slope
 from common.load.endurance.whole_load import Spool, WholeLoad
 from common.load.generator.harness import Harness
-from common.load.results.delays import undelayed_us, widened_columns
 from common.load.results.load_figures import LoadTest
-from common.load.results.validity import LoadValidity
+from common.load.results.validity import LoadValidity, undelayed_us, widened_columns
 from common.table_rows import EnduranceRow, EnduranceSummaryDocument
 
 PART_S = 60.0

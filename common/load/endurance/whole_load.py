@@ -12,8 +12,8 @@ import numpy as np
 from common.latency.dependence import Dependence
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, percentile_columns
-from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
+from common.load.results.validity import undelayed_us, widened
 
 Item = TypeVar("Item")
 

@@ -13,9 +13,18 @@ from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
 from common.load.requests.rate_profile import RateStep
-from common.load.results.delays import delay_share, undelayed_us, widened_columns
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds, Precision
-from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
+from common.load.results.validity import (
+    NS_PER_US,
+    LoadValidity,
+    delay_share,
+    depths,
+    judge,
+    latency_factor,
+    undelayed_us,
+    utilization,
+    widened_columns,
+)
 
 Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length

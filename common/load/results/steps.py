@@ -13,7 +13,7 @@ from common.load.requests.batching import NEVER_NS
 from common.load.requests.load_record import LoadRecord, TimesNs
 from common.load.requests.rate_profile import RateStep
 from common.load.results.load_figures import LoadTest, counted_figures
-from common.load.results.validity import LoadValidity
+from common.load.results.validity import VALID
 from common.table_rows import LoadStepsRow
 
 NS_PER_S = 1e9
@@ -58,7 +58,7 @@ def step_rows(test: LoadTest, warmup_count: int) -> list[LoadStepsRow]:
         own = replace(test, record=requests_of(test.record, indices == index))
         count = int(((answered_ns >= begin_ns) & (answered_ns < end_ns)).sum())  # whenever their requests were sent
         is_first = np.arange(len(test.record))[indices == index] < warmup_count
-        validity = own.validity if len(own.record) else LoadValidity("valid")  # a step without a rate
+        validity = own.validity if len(own.record) else VALID  # a step without a rate
         figures = counted_figures(own, validity, int(is_first.sum()))
         rows.append(
             {

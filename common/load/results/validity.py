@@ -1,18 +1,21 @@
-"""What a load is worth: the generator was in time, the queue did not grow, and hardly a request failed."""
+"""What a load is worth: the generator was in time, the queue did not grow, and hardly a request failed.
+
+Latencies count from the intended start, so they hold the generator's own delays.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from common.latency.dependence import queue_factor
-from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, TimesNs
-from common.load.results.delays import delay_share
+from common.latency.dependence import Samples, queue_factor
+from common.latency.statistics import Estimate
+from common.load.requests.load_record import LATE_NS, NO_BATCH, REJECTED, LoadRecord, TimesNs
 from common.load.results.thresholds import MAX_ERROR_SHARE, percent
 
 Status = Literal["valid", "overload", "failing", "invalid"]
@@ -32,6 +35,9 @@ class LoadValidity:
 
     status: Status
     reason: str = ""
+
+
+VALID = LoadValidity("valid")
 
 
 def depths(record: LoadRecord, at_ns: TimesNs) -> TimesNs:
@@ -90,7 +96,7 @@ def _errors(records: Sequence[LoadRecord], max_share: float) -> LoadValidity:
     known = sum(len(record) - int(record.is_cut.sum()) for record in records)
     errors = sum(int(record.is_error.sum()) for record in records)
     if errors <= max_share * known:
-        return LoadValidity("valid")
+        return VALID
     failed = sum(record.counts["failed"] for record in records)
     turned_away = sum(record.counts["rejected"] + record.expired_count for record in records)
     problems = {
@@ -113,15 +119,11 @@ def _growth(record: LoadRecord, most_running: int) -> str:
     """Return how the queue shows that more comes than is answered; empty where it does not."""
     if not grows(record, most_running):
         return ""
-    problem, busy = "the queue grows: requests come faster than they are answered", _busy_share(record)
+    problem = "the queue grows: requests come faster than they are answered"
+    busy = utilization(record, max(1, len(np.unique(record.batches.workers))))  # of those workers that served batches
     if busy >= MOSTLY_BUSY:
         return problem
     return f"{problem}, and the load test itself is the limit: workers are busy {100 * busy:.0f} % of the time"
-
-
-def _busy_share(record: LoadRecord) -> float:
-    """Return the share of their time during which those workers that served batches were in calls."""
-    return utilization(record, max(1, len(np.unique(record.batches.workers))))
 
 
 def grows(record: LoadRecord, most_running: int) -> bool:
@@ -173,3 +175,53 @@ def latency_factor(record: LoadRecord, worker_count: int, *, is_open: bool) -> f
         return 1.0
     service_us, gaps_us = (batches.ended_ns - batches.started_ns) / NS_PER_US, np.diff(record.intended_ns) / NS_PER_US
     return queue_factor(utilization(record, worker_count), service_us, gaps_us)
+
+
+def undelayed_us(record: LoadRecord) -> Samples:
+    """Return ``record.waited_us`` as it would be if the generator had held up no batch for more than ``LATE_NS``.
+
+    Each worker makes the same calls one after the other (Lindley 1952): a call that is ready at r and takes s ends at
+    max(r, end of the call before) + s. So a delay also counts for the requests that queue behind it. A call is ready
+    when the policy allows it, and not before its newest request has come: a late generator also takes requests that
+    came during its delay.
+    """
+    batches, ends_ns = record.batches, record.batches.ended_ns.copy()
+    late_ns = batches.batched_ns - batches.ready_ns
+    if not (late_ns > LATE_NS).any():
+        return record.waited_us
+    service_ns = batches.ended_ns - batches.batched_ns + np.where(late_ns > LATE_NS, 0, late_ns)
+    is_served = record.batch_indices != NO_BATCH
+    newest_ns = np.zeros_like(ends_ns)
+    np.maximum.at(newest_ns, record.batch_indices[is_served], record.intended_ns[is_served])
+    for worker in np.unique(batches.workers):
+        own = np.flatnonzero(batches.workers == worker)
+        free_ns = np.concatenate([[0], batches.ended_ns[own][:-1]])
+        allowed_ns = np.where(batches.ready_ns[own] > free_ns, batches.ready_ns[own], 0)
+        ready_ns = np.maximum(allowed_ns, newest_ns[own])
+        total_ns = np.cumsum(service_ns[own])
+        ends_ns[own] = total_ns + np.maximum.accumulate(ready_ns - (total_ns - service_ns[own]))
+    return np.asarray((record.settled_with(ends_ns) - record.intended_ns)[record.is_waited] / 1e3)
+
+
+def delay_share(records: Sequence[LoadRecord]) -> float:
+    """Return the share of all latency that the generator's delays of more than ``LATE_NS`` make."""
+    waited_us = sum(float(record.waited_us.sum()) for record in records)
+    undelayed = sum(float(undelayed_us(record).sum()) for record in records)
+    return max(0.0, 1 - undelayed / waited_us) if waited_us else 0.0
+
+
+def widened(measured: Estimate, undelayed: Estimate) -> Estimate:
+    """Return a figure with the lower one of two lower limits: its own, and that without the generator's delays."""
+    return Estimate(measured.value, _lower(measured.low, undelayed.low), measured.high)
+
+
+def widened_columns(
+    measured: Mapping[str, float | None], undelayed: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Return figures by their column names, with lower limits as by :func:`widened`."""
+    limits = {name: _lower(low, undelayed[name]) for name, low in measured.items() if name.endswith("_low_us")}
+    return {**measured, **limits}
+
+
+def _lower(one: float | None, other: float | None) -> float | None:
+    return None if one is None else one if other is None else min(one, other)

@@ -127,15 +127,13 @@ class _Queues:
         full = np.asarray(service[-1], dtype=float)
         self.load = load_factor(rate, service, sessions)
         self.variability = 1 / self.most + float(full.var() / full.mean() ** 2)  # of arrivals of batches, and of calls
-        self.free_s = np.tile(self._first_waits_s(full.mean() / sessions, count), (sessions, 1))
+        # The first waits are as in heavy traffic (Kingman 1962, On queues in heavy traffic, J. R. Stat. Soc. B 24).
+        mean_s = self.variability * full.mean() / sessions / (2 * (1 - self.load))
+        first_s = np.where(self.random.random(count) < self.load, self.random.exponential(mean_s, count), 0.0)
+        self.free_s = np.tile(first_s, (sessions, 1))
         self.came_s, self.held = np.zeros(count), np.ones(count, dtype=np.int64)
         self.start_s = self._start_s()
         self.busy_s, self.begin_s = np.zeros(count), self.came_s
-
-    def _first_waits_s(self, full_s: float, count: int) -> Samples:
-        """Return waits as in heavy traffic (Kingman 1962, On queues in heavy traffic, J. R. Stat. Soc. B 24)."""
-        mean_s = self.variability * full_s / (2 * (1 - self.load))
-        return np.where(self.random.random(count) < self.load, self.random.exponential(mean_s, count), 0.0)
 
     def _start_s(self) -> Samples:
         """Return when open batches start whose only request is the newest."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from common.latency.statistics import Estimate
+from common.load.results.validity import VALID, LoadValidity
 from common.load.service.concurrency import USUAL, Concurrency
 
 MOST_STARTED = 16  # configurations in the first rung, if the budget has time for them
@@ -62,28 +63,24 @@ class Trial:
     completed_hz: float  # requests per second that were answered
     p50_us: Estimate  # median from the intended start to the answer
     p99_us: Estimate  # the same for p99; without a value where the trial is overloaded
-    problem: str = ""  # why the trial cannot be judged against the bound, such as a late generator; empty where it can
-    is_overloaded: bool = False  # whether the queue grew without limit
+    validity: LoadValidity = VALID  # an invalid one cannot be judged against the bound
     power_w: float | None = None  # mean power during the trial, where it is known
-    failure: str = ""  # why too many of its requests failed; empty where they did not
     good_share: float = 1.0  # share of the requests that were answered within the bound
     sent_count: int = 0
     failed_count: int = 0
 
     @property
-    def validity(self) -> str:
-        return (
-            "overload" if self.is_overloaded else "failing" if self.failure else "invalid" if self.problem else "valid"
-        )
+    def is_judged(self) -> bool:
+        return self.validity.status != "invalid"
 
     @property
     def is_beyond(self) -> bool:
         """Whether the service did not sustain the load, whatever the bound."""
-        return self.is_overloaded or bool(self.failure)
+        return self.validity.status in ("overload", "failing")
 
     def is_within(self, bound_us: float) -> bool:
         value = self.p99_us.value
-        return not self.is_beyond and not self.problem and value is not None and value <= bound_us
+        return self.validity.status == "valid" and value is not None and value <= bound_us
 
     def is_surely_within(self, bound_us: float) -> bool:
         """Whether the upper limit of p99 meets the bound, too."""
@@ -91,7 +88,7 @@ class Trial:
 
     def is_surely_beyond(self, bound_us: float) -> bool:
         """Whether even the lower limit of p99 exceeds the bound."""
-        return not self.problem and (self.is_beyond or (self.p99_us.low or 0.0) > bound_us)
+        return self.is_judged and (self.is_beyond or (self.p99_us.low or 0.0) > bound_us)
 
 
 @dataclass(slots=True)
@@ -123,15 +120,14 @@ class Standing:
 
         None where too many requests fail (:meth:`_fails_at`).
         """
-        within = [
-            trial for trial in self._upheld if trial.is_within(self.bound_us) and not self._fails_at(trial.rate_hz)
-        ]
+        within = [trial for trial in self._upheld if trial.is_within(self.bound_us)]
+        within = [trial for trial in within if not self._fails_at(trial.rate_hz)]
         last = max((trial.rung or 0 for trial in within), default=0)
         return max((trial.rate_hz for trial in within if (trial.rung or 0) == last), default=None)
 
     def _holds(self, own: Trial) -> bool:
         """Whether no later rung, whose trials are longer, overrules a trial within the bound."""
-        failed = (trial for trial in self.trials if not trial.problem and not trial.is_within(self.bound_us))
+        failed = (trial for trial in self._judged if not trial.is_within(self.bound_us))
         return not any((trial.rung or 0) > (own.rung or 0) and trial.rate_hz <= own.rate_hz for trial in failed)
 
     def _fails_at(self, rate_hz: float) -> bool:
@@ -140,8 +136,8 @@ class Standing:
         The share that failed in all trials counts, too, until those up to the rate have so many requests that it is no
         chance if none fails (the rule of three: Hanley, Lippman-Hand 1983, JAMA 249).
         """
-        useful = [trial for trial in self.trials if not trial.problem]
-        own, share = [trial for trial in useful if trial.rate_hz <= rate_hz], _failed_share(useful)
+        own = [trial for trial in self._judged if trial.rate_hz <= rate_hz]
+        share = _failed_share(self._judged)
         if _failed_share(own) > self.max_error_share:
             return True
         return share > self.max_error_share and share * sum(trial.sent_count for trial in own) < CHANCE_COUNT
@@ -166,6 +162,10 @@ class Standing:
         return low, min((rate for rate in beyond if rate > (low or 0.0)), default=None)
 
     @property
+    def _judged(self) -> list[Trial]:
+        return [trial for trial in self.trials if trial.is_judged]
+
+    @property
     def _upheld(self) -> list[Trial]:
         return [trial for trial in self.trials if self._holds(trial)]
 
@@ -177,24 +177,23 @@ class Standing:
     @property
     def retest_hz(self) -> float:
         """The rate of the next retest: the current one, a lower one after it failed, or one that narrows limits."""
-        retests = [trial for trial in self.trials if trial.rung == self.retest_rung and not trial.problem]
+        retests = [trial for trial in self._judged if trial.rung == self.retest_rung]
         if self.is_retested or self.rate_hz is None:
             return self.next_hz
         return min([self.rate_hz, *(LOWER * trial.rate_hz for trial in retests)])
 
     @property
     def _next_hz(self) -> float:
-        useful = [trial for trial in self.trials if not trial.problem]
-        if not useful:
+        if not self._judged:
             return self.first_hz * LOWER ** len(self.trials)
         low = self.rate_hz
-        above = [trial for trial in useful if not trial.is_within(self.bound_us) and trial.rate_hz > (low or 0.0)]
+        above = [trial for trial in self._judged if not trial.is_within(self.bound_us) and trial.rate_hz > (low or 0.0)]
         if not above:
             return (low or self.first_hz) * HIGHER
         first = min(above, key=lambda trial: trial.rate_hz)
         if low is not None:
             return math.sqrt(low * first.rate_hz)
-        return first.rate_hz * (OVERLOADED if first.is_overloaded else LOWER)
+        return first.rate_hz * (OVERLOADED if first.validity.status == "overload" else LOWER)
 
     @property
     def power_w(self) -> float | None:
@@ -258,9 +257,7 @@ def search(
     most_hz: Mapping[Configuration, float] | None = None,
     max_error_share: float = 1.0,
 ) -> SearchResult:
-    """Find the best configurations within a time budget.
-
-    A signal (KeyboardInterrupt) ends the search with what it has.
+    """Find the best configurations within a time budget; a signal (KeyboardInterrupt) ends the search with what it has.
 
     Args:
         first_hz: the rate that each configuration is predicted to sustain.
@@ -378,16 +375,16 @@ def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure, lef
 
 
 def _p99(trial: Trial) -> float:
-    return math.inf if trial.p99_us.value is None or trial.problem else trial.p99_us.value
+    return trial.p99_us.value if trial.p99_us.value is not None and trial.is_judged else math.inf
 
 
 def _result(standings: Sequence[Standing], *, is_interrupted: bool) -> SearchResult:
     meeting = [standing for standing in standings if standing.rate_hz]
     best = {}
     for objective in OBJECTIVES:
-        ranked = [one for one in _ranked(meeting, objective) if one.score(objective, one.goodput_hz) < math.inf]
-        if ranked:
-            best[objective] = ranked[0]
+        ranked = _ranked(meeting, objective)
+        if known := [one for one in ranked if one.score(objective, one.goodput_hz) < math.inf]:
+            best[objective] = known[0]
     trials = [trial for standing in standings for trial in standing.trials]
     nearest = min((trial for trial in trials if _p99(trial) < math.inf), key=_p99, default=None)
     return SearchResult(standings, best, nearest, is_interrupted)

@@ -114,10 +114,7 @@ class ShapeTimes:
 def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:
     """Find the best configurations for a bound within the time budget.
 
-    A signal (KeyboardInterrupt) ends it with what was measured.
-
-    Raises:
-        KeyboardInterrupt: the signal came before any batches were timed.
+    A signal (KeyboardInterrupt) ends it with what was measured, or is raised before any batches were timed.
     """
     timing, end_s = ShapeTimes(harness), harness.now_s() + (1 - CURVE_SHARE) * task.budget_s
     times = timing.times
@@ -185,8 +182,8 @@ def chosen(optimum: Optimum) -> tuple[Configuration, float]:
     result = optimum.result
     if (best := result.best.get("rate")) and best.rate_hz:
         return best.configuration, best.rate_hz
-    sound = [trial for trial in result.trials if not trial.failure]
+    sound = [trial for trial in result.trials if trial.validity.status != "failing"]
     run = result.nearest or min(sound, key=lambda trial: trial.rate_hz, default=None)
     if run is None:
-        raise PipelineError("the search", f"{EVERY_FAILED}: {result.trials[-1].failure}", "mend the model")
+        raise PipelineError("the search", f"{EVERY_FAILED}: {result.trials[-1].validity.reason}", "mend the model")
     return run.configuration, run.rate_hz

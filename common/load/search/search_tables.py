@@ -70,7 +70,7 @@ def _trial_row(task: SearchTask, index: int, trial: Trial, point: CurvePoint | N
         "answered_requests_per_s": rate_hz,
         "goodput_requests_per_s": trial.rate_hz * trial.good_share,
         "failed_count": trial.failed_count,
-        "validity": trial.validity,
+        "validity": trial.validity.status,
         "request_p50_us": trial.p50_us.value,
         "request_p50_low_us": trial.p50_us.low,
         "request_p50_high_us": trial.p50_us.high,
@@ -108,8 +108,10 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
     """Return the best configuration and its margin; if nothing meets the bound, the nearest one."""
     task, result = optimum.task, optimum.result
     margin, nearest = result.margin, result.nearest
-    problems = [trial.problem for trial in result.trials if trial.problem]
-    failures = [trial.failure for trial in result.trials if trial.failure]
+    problems, failures = (
+        [trial.validity.reason for trial in result.trials if trial.validity.status == status]
+        for status in ("invalid", "failing")
+    )
     return {
         "bound_us": task.bound_us,
         "is_bound_met": bool(result.best),

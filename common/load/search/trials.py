@@ -15,9 +15,8 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop, Source
-from common.load.results.delays import undelayed_us, widened
 from common.load.results.thresholds import LoadThresholds
-from common.load.results.validity import LoadValidity, judge, latency_factor
+from common.load.results.validity import LoadValidity, judge, latency_factor, undelayed_us, widened
 from common.load.search.halving import Configuration, Shape, Trial
 from common.load.service.concurrency import Concurrency
 from common.load.service.service import Service
@@ -53,10 +52,8 @@ def trial(
         record.answered_hz,
         p50,
         p99,
-        problem=validity.reason if validity.status == "invalid" else "",
-        is_overloaded=validity.status == "overload",
-        power_w=power_w,
-        failure=validity.reason if validity.status == "failing" else "",
+        validity,
+        power_w,
         good_share=LoadThresholds(bound_us=bound_us).good_share(record, int(FILLING_SHARE * len(record))),
         sent_count=len(record),
         failed_count=record.counts["failed"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.graphs.expressions import at, sum_of
 from common.load.results.load_figures import Flops
-from common.load.service.concurrency import USUAL, Concurrency, SharingColumns
+from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.hosts import HostedService, open_service
 from common.load.service.sessions import ServicePlan, SessionService
 from common.load.service.side_work import NO_SIDE_WORK, SideWork, TopClasses, image_requests
@@ -21,16 +21,6 @@ from common.runtime.providers.provider_table import device_of
 from common.runtime.sessions.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory
-
-
-class SessionColumns(SharingColumns):
-    """How sessions are set up, by the columns of tables."""
-
-    provider: str
-    graph_optimization: str
-    session_count: int
-    threads: int
-    replica_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +48,8 @@ class SessionShape:
         return device_of(self.options.provider)
 
     @property
-    def figures(self) -> SessionColumns:
+    def figures(self) -> dict[str, object]:
+        """How sessions are set up, by the columns of tables."""
         options = self.options
         return {
             "provider": options.provider,

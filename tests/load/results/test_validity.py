@@ -10,8 +10,7 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import CANCELLED, REJECTED, Log
 from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
-from common.load.results.delays import delay_share, undelayed_us
-from common.load.results.validity import depths, grows, judge, utilization
+from common.load.results.validity import delay_share, depths, grows, judge, undelayed_us, utilization
 
 MS = 1_000_000
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from common.latency.statistics import Estimate
+from common.load.results.validity import LoadValidity
 from common.load.search.halving import Configuration, Standing, Trial, _result, on_front, search
 
 BOUND_US = 50_000.0
@@ -38,7 +39,8 @@ class Services:
         limits = (p99 * (1 - self.error), p99 * (1 + self.error)) if p99 else (None, None)
         estimate = Estimate(p99, *limits)
         done = min(rate_hz, self.capacity[one])
-        return Trial(one, rung, rate_hz, done, estimate, estimate, "", p99 is None, self.power_w.get(one))
+        validity = LoadValidity("overload" if p99 is None else "valid")
+        return Trial(one, rung, rate_hz, done, estimate, estimate, validity, self.power_w.get(one))
 
     def search(self, budget_s=600.0, costs=None, guess=None):
         guesses = guess or {one: 1.2 * self.limit_hz(one) for one in CONFIGURATIONS}
@@ -192,7 +194,7 @@ def test_a_run_that_tells_nothing_decides_nothing():
         trial = fine(one, rate_hz, duration_s, rung)
         if len(services.calls) % 5:
             return trial
-        return Trial(one, rung, rate_hz, 0.0, Estimate(1.0, 1.0, 1.0), Estimate(1.0, 1.0, 1.0), "late")
+        return Trial(one, rung, rate_hz, 0.0, Estimate(1.0, 1.0, 1.0), Estimate(1.0, 1.0, 1.0), LoadValidity("invalid"))
 
     services.measure = measure
     best = services.search().best["rate"]
@@ -204,7 +206,7 @@ def test_a_longer_run_overrules_a_shorter_one():
     runs = [(0, 90.0, False), (0, 100.0, False), (1, 95.0, True), (1, 85.0, False)]
     standing = Standing(CONFIGURATIONS[0], BOUND_US, 100.0)
     standing.trials += [
-        Trial(CONFIGURATIONS[0], rung, rate, rate, estimate, estimate, is_overloaded=fails)
+        Trial(CONFIGURATIONS[0], rung, rate, rate, estimate, estimate, LoadValidity("overload" if fails else "valid"))
         for rung, rate, fails in runs
     ]
     assert standing.rate_hz == 85.0
@@ -265,7 +267,7 @@ class FailingServices(Services):
         trial = replace(trial, sent_count=sent, failed_count=failed, good_share=1 - failed / sent)
         if failed <= 0.001 * sent:
             return trial
-        return replace(trial, failure="thrown", p50_us=Estimate(), p99_us=Estimate())
+        return replace(trial, validity=LoadValidity("failing", "thrown"), p50_us=Estimate(), p99_us=Estimate())
 
     def search(self):
         guesses = {one: 1.2 * self.limit_hz(one) for one in CONFIGURATIONS}
@@ -287,7 +289,7 @@ def test_a_configuration_that_fails_too_many_requests_is_never_chosen(seed, shar
 def test_where_all_fail_nothing_is_best_or_nearest():
     found = FailingServices(3, 0.05, CONFIGURATIONS).search()
     assert not found.best and found.nearest is None and found.runner_up is None
-    assert {trial.validity for trial in found.trials} <= {"failing", "overload"}
+    assert {trial.validity.status for trial in found.trials} <= {"failing", "overload"}
 
 
 def test_a_lucky_trial_does_not_hide_what_failed_in_the_others():
@@ -295,7 +297,9 @@ def test_a_lucky_trial_does_not_hide_what_failed_in_the_others():
     estimate = Estimate(BOUND_US - 1)
     standing = Standing(CONFIGURATIONS[0], BOUND_US, 100.0, max_error_share=0.001)
     lucky = Trial(CONFIGURATIONS[0], 1, 100.0, 100.0, estimate, estimate, sent_count=100)
-    failing = replace(lucky, rung=0, sent_count=400, failed_count=1, failure="thrown", p99_us=Estimate())
+    failing = replace(
+        lucky, rung=0, sent_count=400, failed_count=1, validity=LoadValidity("failing", "thrown"), p99_us=Estimate()
+    )
     standing.trials += [failing, lucky]
     assert standing.rate_hz is None and standing.goodput_hz is None
     standing.trials += [replace(lucky, sent_count=500)]

@@ -57,7 +57,7 @@ def test_a_trial_counts_what_failed_and_what_came_too_late():
     record = replace(record, outcomes=np.where(failed, FAILED, COMPLETED), failures={"thrown": int(failed.sum())})
     validity = judge([record], is_open=True, most_running=1)
     found = trial(record, validity, SETUP, 20.0, bound_us=10_000)
-    assert (found.validity, found.failure) == ("failing", validity.reason)
+    assert (found.validity.status, found.validity.reason) == ("failing", validity.reason)
     assert (found.sent_count, found.failed_count) == (len(record), failed.sum())
     assert found.p99_us.value is None and not found.is_within(1e9)
     counted = slice(int(FILLING_SHARE * len(record)), None)
