@@ -212,12 +212,8 @@ def _ray(address: str) -> Iterator[Submit]:
         with _archive() as archive, zipfile.ZipFile(archive) as packed:
             packed.extractall(modules)
         try:
-            ray.init(
-                address=place,
-                runtime_env={"py_modules": [str(modules / "common")]},
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
+            code = {"py_modules": [str(modules / "common")]}
+            ray.init(address=place, runtime_env=code, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise _no_cluster(f"no cluster answers at {place}", "RAY_ADDRESS") from error
     answer = ray.remote(_answer)

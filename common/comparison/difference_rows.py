@@ -61,11 +61,7 @@ def comparison_rows(
 
 
 def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings) -> bool:
-    """Return whether both sides ran one model, whatever its nodes are called.
-
-    Raises:
-        PipelineError: they did not, and nobody asked for a comparison across models.
-    """
+    """Return whether both sides ran one model, whatever its nodes are called; refuse others that nobody asked for."""
     before, after = (sorted(side.fingerprints.values()) for side in (baseline, candidate))
     is_same = baseline.model_id == candidate.model_id or (bool(before) and before == after)
     is_same &= dict(baseline.dimensions) == dict(candidate.dimensions)

@@ -132,11 +132,7 @@ def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[s
 def judged_latency(
     baseline: LatencySide, candidate: LatencySide, margin_share: float
 ) -> dict[str, tuple[Difference, Judgement]]:
-    """Return the difference of each figure and its meaning; nothing where a side has too few runs.
-
-    Args:
-        margin_share: smallest change that counts.
-    """
+    """Return the difference of each figure and its meaning; nothing where a side has too few runs."""
     if min(len(baseline.runs), len(candidate.runs)) < LEAST_RUNS:
         return {}
     return {

@@ -97,11 +97,7 @@ def difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -
 
 
 def paired_difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -> Difference:
-    """Compare two series whose runs took turns, run by run: what moved both of a pair cancels.
-
-    Args:
-        candidate: the run beside each of them.
-    """
+    """Compare two series whose runs took turns, run by run: what moved both of a pair cancels."""
     before, after = float(np.median(baseline)), float(np.median(candidate))
     count = len(baseline)
     gaps = np.asarray(candidate - baseline)

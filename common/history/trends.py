@@ -25,7 +25,6 @@ def history_rows(records: Sequence[Record], margin_share: float) -> tuple[list[R
 
     Args:
         records: of one series, oldest first.
-        margin_share: what counts as a change at all.
     """
     last = records[-1]
     names = [name for name in last.figures if (name.kind, name.figure) in KNOWN]

@@ -73,11 +73,7 @@ class ModelTask:
     bound: Bound | None = None  # what to search first; None to run as asked
 
     def measured(self) -> LoadFleetRow:
-        """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
-
-        Raises:
-            KeyboardInterrupt: a signal ended it.
-        """
+        """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason."""
         with _alone_on_this_host(), self._file() as path:
             try:
                 figures = self._measured(path)
@@ -167,9 +163,6 @@ def tasks_of(
     Args:
         configured: sizes of dynamic dimensions of each.
         is_sent: send the files to workers, which may be on other hosts.
-
-    Raises:
-        PipelineError: a file cannot be read.
     """
     return [
         replace(task, path=path, sent=_files_of(path) if is_sent else {}, configured=own)

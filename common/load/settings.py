@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,6 @@ def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
     """Return the values of quantities that go together; of users and a file, the one that a flag gives.
 
     Args:
-        values: by quantity.
         given: quantities that the command line gives; a quantity of the configuration may be without effect.
 
     Raises:
@@ -148,11 +148,7 @@ class LoadSettings:
 
     @classmethod
     def of(cls, values: FlagValues) -> LoadSettings:
-        """Return the load that checked values ask for.
-
-        Raises:
-            UnusableValueError: they make no load.
-        """
+        """Return the load that checked values ask for; values that make none are refused."""
         threads = usable_threads(values["threads"] or None)
         each = threads if values["threads"] else max(1, threads // values["sessions"])
         load = (_demand(values), _policy(values), _shape(values, each), RequestContent.of(values))
@@ -229,11 +225,7 @@ class EndpointSettings:
 
     @classmethod
     def of(cls, values: FlagValues) -> EndpointSettings:
-        """Return the load that checked values ask for.
-
-        Raises:
-            UnusableValueError: they make no load.
-        """
+        """Return the load that checked values ask for; values that make none are refused."""
         for name in ("endpoint", "served_model"):
             if not values[name]:
                 raise UnusableValueError(name, "is missing", "give the endpoint's address and the model's name there")
@@ -284,9 +276,8 @@ class EndpointLoad:
             PipelineError: the endpoint does not answer a request, or it takes no batches.
         """
         settings = self.settings
-        service = EndpointService(
-            self.model, lambda: settings.connected(is_binary=self.is_binary), settings.connections
-        )
+        connected = partial(settings.connected, is_binary=self.is_binary)
+        service = EndpointService(self.model, connected, settings.connections)
         if settings.policy.most > 1 and not self.model.batched:
             problem = f"{settings.policy.most}, but no input of {settings.served_model} has a first axis of any size"
             raise UnusableValueError("batch_max", problem, "leave it out; <connections> are concurrent calls")
@@ -315,11 +306,7 @@ def _spoken(forms: Sequence[TensorForm]) -> dict[str, str]:
 
 
 def search_settings(values: FlagValues) -> SearchSettings:
-    """Return what checked values ask of a search.
-
-    Raises:
-        UnusableValueError: there are more workers than a process has threads for.
-    """
+    """Return what checked values ask of a search; more workers than a process has threads for are refused."""
     if (replicas := values["replicate"]) > MOST_WORKERS:
         raise UnusableValueError("replicate", f"{replicas} runs at a time", f"a load test has {MOST_WORKERS:,} at most")
     processors, bound = usable_threads(values["threads"]), _bound(values)
@@ -431,11 +418,7 @@ def _concurrencies(values: FlagValues) -> list[Concurrency]:
 
 
 def _concurrency(values: FlagValues) -> Concurrency:
-    """Return the one way in which sessions share the host.
-
-    Raises:
-        UnusableValueError: they may share it in several ways.
-    """
+    """Return the one way in which sessions share the host; several ways are refused."""
     concurrency, *others = _concurrencies(values)
     if others:
         names = (name for name in (*SHARING, "inter_threads") if len(values[name]) > 1)

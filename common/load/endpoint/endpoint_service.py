@@ -49,11 +49,7 @@ class Caller(Protocol):
 
 
 def connect(address: Address, model: str, version: str, timeout_s: float, *, is_binary: bool) -> Caller:
-    """Return a connection to an endpoint, which is opened with its first call.
-
-    Raises:
-        PipelineError: a package that it needs is not installed.
-    """
+    """Return a connection to an endpoint, which is opened with its first call."""
     if address.is_grpc:
         return GrpcCaller(address, model, version, timeout_s)
     return HttpCaller(address, model, version, timeout_s, is_binary=is_binary)

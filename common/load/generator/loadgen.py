@@ -92,11 +92,9 @@ def require_loadgen() -> Any:
 def load_by_scenario(
     harness: Harness, scenario: str, bound_s: float, folder: Path
 ) -> tuple[LoadTest, dict[str, str | float | bool]]:
-    """Let LoadGen send the requests of a scenario; return the test, and LoadGen's results unless a signal ended it.
+    """Let LoadGen send the requests of a scenario, as :func:`drive` does; return the test, and LoadGen's results.
 
-    Args:
-        bound_s: the latency that LoadGen's rules hold the server scenario to.
-        folder: where LoadGen writes its logs.
+    These are empty where a signal ended the load.
     """
     service = (harness.service, harness.policy, harness.demand)
     record = drive(scenario, *service, bound_s, folder, harness.listener)
@@ -119,6 +117,7 @@ def drive(
         scenario: one of ``SCENARIOS``.
         demand: the least length of the load; of the server scenario also the rate and the seed of
             ``schedules.poisson``. The others send as fast as the service answers.
+        bound_s: the latency that LoadGen's rules hold the server scenario to.
 
     Raises:
         KeyboardInterrupt: a signal came before LoadGen began.
@@ -186,11 +185,7 @@ def _expect(test: Any, scenario: str, service: Service, policy: BatchPolicy, rat
 
 
 def results(folder: Path) -> dict[str, str | float | bool]:
-    """Return what LoadGen's log says of its result: validity, rules, percentiles in ns.
-
-    Raises:
-        PipelineError: it wrote none.
-    """
+    """Return what LoadGen's log says of its result, if it wrote one: validity, rules, percentiles in ns."""
     try:
         lines = (folder / DETAIL).read_text(encoding="utf-8").splitlines()
     except OSError as error:

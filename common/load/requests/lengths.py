@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from common.load.requests.load_record import TimesNs
 from common.messages.errors import UnusableValueError
@@ -33,10 +32,7 @@ class Lengths:
         """Return the distribution that a text such as ``lognormal:64,0.8,512`` names.
 
         Args:
-            quantity: the setting that it is the value of.
-
-        Raises:
-            UnusableValueError: it names none, or one without a length between 1 and its longest.
+            quantity: the setting that it is the value of, which is refused if it names none.
         """
         kind, _, parameters = text.partition(":")
         try:
@@ -58,11 +54,10 @@ class Lengths:
             return random.integers(round(self.place), self.most, count, endpoint=True)
         kept = np.zeros(0, np.int64)
         while len(kept) < count:
-            drawn = np.rint(self._drawn(random, count))
+            if self.kind == "normal":
+                drawn = random.normal(self.place, self.spread, count)
+            else:
+                drawn = random.lognormal(math.log(self.place), self.spread, count)
+            drawn = np.rint(drawn)
             kept = np.concatenate([kept, drawn[(drawn >= 1) & (drawn <= self.most)].astype(np.int64)])
         return kept[:count]
-
-    def _drawn(self, random: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        if self.kind == "normal":
-            return random.normal(self.place, self.spread, count)
-        return random.lognormal(math.log(self.place), self.spread, count)

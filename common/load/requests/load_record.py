@@ -81,6 +81,11 @@ class LoadRecord:
         return np.asarray(self.outcomes == COMPLETED)
 
     @property
+    def is_served(self) -> npt.NDArray[np.bool_]:
+        """Whether each request was in a batch."""
+        return np.asarray(self.batch_indices != NO_BATCH)
+
+    @property
     def expired_count(self) -> int:
         return int(self.is_expired.sum())
 
@@ -111,8 +116,7 @@ class LoadRecord:
     def settled_with(self, batch_ends_ns: TimesNs) -> TimesNs:
         """Return when each request would be settled if the batches ended at other times."""
         settled = self.left_ns.copy()
-        is_served = self.batch_indices != NO_BATCH
-        settled[is_served] = batch_ends_ns[self.batch_indices[is_served]]
+        settled[self.is_served] = batch_ends_ns[self.batch_indices[self.is_served]]
         return settled
 
     @property
@@ -145,13 +149,12 @@ class LoadRecord:
     @property
     def late_ns(self) -> TimesNs:
         """Return for each request in a batch how long that was not formed although it and its worker were ready."""
-        served = self.batch_indices[self.batch_indices != NO_BATCH]
-        return np.asarray((self.batches.batched_ns - self.batches.ready_ns)[served])
+        return (self.batches.batched_ns - self.batches.ready_ns)[self.batch_indices[self.is_served]]
 
     @property
     def late_share(self) -> float:
         """Share of the requests that the generator held up for more than ``LATE_NS`` and 1 % of their latency."""
-        is_served = self.batch_indices != NO_BATCH
+        is_served = self.is_served
         if not is_served.any():
             return 0.0
         latency_ns = self.batches.ended_ns[self.batch_indices[is_served]] - self.intended_ns[is_served]

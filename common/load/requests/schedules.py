@@ -46,11 +46,7 @@ class Bursts:
 
     @classmethod
     def parse(cls, text: str) -> Bursts:
-        """Return the bursts of ``PEAK,SHARE,SECONDS``.
-
-        Raises:
-            UnusableValueError: these are no three numbers, or they make no bursts.
-        """
+        """Return the bursts of ``PEAK,SHARE,SECONDS``, if these are three numbers that make bursts."""
         try:
             peak, share, mean_s = map(float, text.split(","))
         except ValueError:
@@ -118,9 +114,6 @@ def profiled(profile: RateProfile, seed: int | None) -> Arrivals:
 
     Each request of a process of rate 1 comes when the profile expects as many requests (inversion: Cinlar 1975,
     Introduction to Stochastic Processes, 4.7).
-
-    Raises:
-        UnusableValueError: no request comes, or more than memory holds.
     """
     _require_count(profile.expected_count / profile.duration_s, profile.duration_s, "profile")
     drawn = constant(1.0, profile.expected_count) if seed is None else poisson(1.0, profile.expected_count, seed)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from common.latency.statistics import FIGURES, QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
+from common.load.requests.load_record import COMPLETED, OUTCOMES, LoadRecord, error_share
 from common.load.requests.rate_profile import RateStep
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds, Precision
 from common.load.results.validity import (
@@ -72,8 +72,7 @@ def _us(times_ns: npt.NDArray[np.int64]) -> Samples:
 
 def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, object]:
     """Return the columns of load_requests: when each request was intended, queued, batched, started and ended."""
-    is_batched = record.batch_indices != NO_BATCH
-    batches, index = record.batches, record.batch_indices
+    is_batched, batches, index = record.is_served, record.batches, record.batch_indices
 
     def of_batch(times_ns: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> Samples:
         return np.where(known, _us(times_ns[index]) if len(times_ns) else 0.0, np.nan)
@@ -110,9 +109,8 @@ def stages_ns(record: LoadRecord) -> dict[str, npt.NDArray[np.int64] | None]:
 def batch_columns(test: LoadTest) -> dict[str, object]:
     """Return the columns of load_batches: how each batch was formed and padded, and what it took."""
     record, batches = test.record, test.record.batches
-    is_batched = record.batch_indices != NO_BATCH
     oldest_ns = np.full(len(batches.sizes), NEVER_NS)
-    np.minimum.at(oldest_ns, record.batch_indices[is_batched], record.intended_ns[is_batched])
+    np.minimum.at(oldest_ns, record.batch_indices[record.is_served], record.intended_ns[record.is_served])
     return {
         "load_batch_index": np.arange(len(batches.sizes)),
         "worker_index": batches.workers,
@@ -135,11 +133,10 @@ def batch_columns(test: LoadTest) -> dict[str, object]:
 
 def _padding(test: LoadTest, work: Flops) -> Samples:
     """Return for each batch the share of its work that no request asked for."""
-    record, batches = test.record, test.record.batches
-    is_batched = record.batch_indices != NO_BATCH
-    lengths, inverse = np.unique(record.lengths[is_batched], return_inverse=True)
+    record, batches, is_served = test.record, test.record.batches, test.record.is_served
+    lengths, inverse = np.unique(record.lengths[is_served], return_inverse=True)
     single = np.array([work(1, int(length)) for length in lengths], float)
-    wanted = np.bincount(record.batch_indices[is_batched], single[inverse], minlength=len(batches.sizes))
+    wanted = np.bincount(record.batch_indices[is_served], single[inverse], minlength=len(batches.sizes))
     shapes, inverse = np.unique(np.stack([batches.padded_sizes, batches.lengths]), axis=1, return_inverse=True)
     done = np.array([work(int(size), int(length)) for size, length in shapes.T], float)[inverse]
     return np.asarray(np.maximum(0.0, 1 - wanted / np.maximum(done, 1)))

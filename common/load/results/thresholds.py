@@ -39,11 +39,7 @@ class LoadThresholds:
         return float(is_good.sum()) / max(1, int(is_known.sum()))
 
     def broken(self, figures: Mapping[str, Any]) -> list[str]:
-        """Return which of them a load breaks.
-
-        Args:
-            figures: by field of load_summary.
-        """
+        """Return which of them a load breaks whose figures are given by field of load_summary."""
         problems = []
         if (share := figures["error_share"]) > self.max_error_share:
             problem = f"{percent(share)} of the requests got no answer; <max_error_share> is"
@@ -72,11 +68,7 @@ class Precision:
 
     @classmethod
     def parse(cls, text: str) -> Precision:
-        """Return the precision of ``FIGURE PERCENT%``.
-
-        Raises:
-            UnusableValueError: there is no such figure, or the percentage is not between 0 and 100.
-        """
+        """Return the precision of ``FIGURE PERCENT%``; refuse unknown figures, and more or less than 0 to 100 %."""
         name, _, percent = text.strip().partition(" ")
         figure = name.replace(".", "_")
         if figure not in (*QUANTILES, MEAN) or not percent.endswith("%"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.latency.dependence import Samples, queue_factor
 from common.latency.statistics import Estimate
-from common.load.requests.load_record import LATE_NS, NO_BATCH, REJECTED, LoadRecord, TimesNs
+from common.load.requests.load_record import LATE_NS, REJECTED, LoadRecord, TimesNs
 from common.load.results.thresholds import MAX_ERROR_SHARE, percent
 
 Status = Literal["valid", "overload", "failing", "invalid"]
@@ -81,7 +81,7 @@ def _listed(*reasons: str) -> str:
 
 def _lateness(records: Sequence[LoadRecord]) -> str:
     """Return how the generator was late; empty where it was in time, or where that hardly shows in the latencies."""
-    served = [int((record.batch_indices != NO_BATCH).sum()) for record in records]
+    served = [int(record.is_served.sum()) for record in records]
     share = sum(record.late_share * count for record, count in zip(records, served, strict=True)) / max(1, sum(served))
     delay = delay_share(records)
     if share <= MOST_LATE_SHARE or delay <= MOST_DELAY_SHARE:
@@ -190,9 +190,8 @@ def undelayed_us(record: LoadRecord) -> Samples:
     if not (late_ns > LATE_NS).any():
         return record.waited_us
     service_ns = batches.ended_ns - batches.batched_ns + np.where(late_ns > LATE_NS, 0, late_ns)
-    is_served = record.batch_indices != NO_BATCH
     newest_ns = np.zeros_like(ends_ns)
-    np.maximum.at(newest_ns, record.batch_indices[is_served], record.intended_ns[is_served])
+    np.maximum.at(newest_ns, record.batch_indices[record.is_served], record.intended_ns[record.is_served])
     for worker in np.unique(batches.workers):
         own = np.flatnonzero(batches.workers == worker)
         free_ns = np.concatenate([[0], batches.ended_ns[own][:-1]])

@@ -45,9 +45,6 @@ def require_batches(model: str, inputs: Inputs, most: int, worker_count: int = 1
 
     Args:
         worker_count: each has room for such a batch.
-
-    Raises:
-        UnusableValueError: the first axes are fixed, or the inputs of the batches are larger than free memory.
     """
     if most > 1 and not inputs.batched:
         problem = f"{most}, but no input of {model} has a first axis of any size, so it takes no batches"
@@ -62,10 +59,8 @@ def require_batches(model: str, inputs: Inputs, most: int, worker_count: int = 1
 def warm_up(service: Service, policy: BatchPolicy, length: int) -> None:
     """Run every worker once with each size and length that is sent at once, and with a single request.
 
-    A service some of whose calls fail is loaded all the same, and its failures are counted there.
-
-    Raises:
-        PipelineError: all calls with one of them fail.
+    A service some of whose calls fail is loaded all the same, and its failures are counted there. If all calls with one
+    of them fail, the last PipelineError is raised.
     """
     with _processors_kept():
         for size in sorted({1, *policy.sizes}):

@@ -37,11 +37,7 @@ class TopClasses:
 
 
 def top_classes(scores: Array, count: int) -> tuple[Array, Array]:
-    """Return the classes with the highest scores of each row, and their probabilities by softmax, highest first.
-
-    Raises:
-        UnusableValueError: these are no rows of at least so many numbers.
-    """
+    """Return the classes with the highest scores of each row, and their probabilities by softmax, highest first."""
     is_row = scores.ndim >= 2 and all(size == 1 for size in scores.shape[2:])  # some end with a map of one pixel
     if not is_row or scores.shape[1] < count or scores.dtype.kind != "f":
         raise _no_scores(count, f"{scores.dtype} of shape {list(scores.shape)}")
@@ -87,7 +83,6 @@ def image_requests(path: Path, graph: Graph, normalization: str) -> ImageRequest
 
     Args:
         graph: the model, with the dimensions of one request bound.
-        normalization: one of ``NORMALIZATIONS``.
 
     Raises:
         UnusableValueError: there is no image, one cannot be decoded, or no input takes images.

@@ -74,10 +74,9 @@ class Feed:
 
 
 def window_figures(ordered_ns: Samples, window_s: float) -> dict[str, float | None]:
-    """Return percentiles, mean, jitter and throughput of a window; a percentile without a run above it is None.
+    """Return percentiles, mean, jitter and throughput of a window, whose durations come the shortest first.
 
-    Args:
-        ordered_ns: durations of its runs, the shortest first.
+    A percentile without a run above it is None.
     """
     count = len(ordered_ns)
     return {

@@ -59,12 +59,7 @@ class Doors:
         self._holders: set[Peer] = set()
 
     def enter(self, peer: Peer, drop: Callable[[], object]) -> None:
-        """Let a stranger in, or note another way to drop one who is already in.
-
-        Args:
-            peer: the other end of the connection.
-            drop: ends the connection at once.
-        """
+        """Let a stranger in, or note another way to drop one who is in; ``drop`` ends the connection at once."""
         if peer in self._strangers:
             self._strangers[peer] = drop
             return

@@ -144,7 +144,6 @@ class Guard:
     Clients that show the token have a limit of requests of their own, so no stranger can use it up.
 
     Args:
-        token: what a client must know.
         hosts: what ``Host`` may say, with the port.
         scheme: ``http`` or ``https``, of an ``Origin``.
     """
@@ -159,7 +158,7 @@ class Guard:
         """Return why a request is refused; None if it is not.
 
         Args:
-            headers: headers of the request, with names in lower case.
+            headers: with names in lower case.
             is_holder: whether the request shows the token.
             is_websocket: whether it begins a WebSocket, on which the token comes later. Until then its connection is a
                 stranger's.

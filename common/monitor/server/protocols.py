@@ -25,12 +25,7 @@ CLOSE_S = 5.0  # for a client of the WebSocket to read the last messages
 
 
 class TimedHttp(H11Protocol):  # type: ignore[misc]  # uvicorn is optional, so mypy does not read it
-    """A connection over HTTP.
-
-    Args:
-        doors: the doors that let the connection in.
-        state: the state of uvicorn's server.
-    """
+    """A connection over HTTP, which the doors let in."""
 
     def __init__(self, doors: Doors, peer: Peer, config: Config, state: ServerState) -> None:
         super().__init__(config, state, {})
