@@ -98,7 +98,7 @@ def arguments() -> cli.Parser:
 def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> LoadTables:
     """Load the service, look for what disturbed its calls, and write the tables."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with meters.link_meter(harness.device) as link:
+    with meters.link_meter(harness.shape.device) as link:
         with OsEventRecorder(TracefsRecorder(parses_late=True)) as events:
             test = harness.load(events.drain_if_due)
         setup = {**harness.figures, **link()}

@@ -32,8 +32,7 @@ from common.artifacts.generated.metrics import EXPORTED, exported_columns
 from common.cli.flags.comparison_flags import record_flags
 from common.comparison.recorded import read_side
 from common.history.export import ExportedFigure, json_lines, openmetrics
-from common.history.record import record_of
-from common.history.revision import Revision, revision_of
+from common.history.record import Revision, record_of, revision_of
 from common.history.store import RecordFile
 from common.messages.errors import CommandLineError, UpstreamError
 from common.onnx_graph.reading.naming import traced_bodies

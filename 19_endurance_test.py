@@ -69,7 +69,7 @@ def arguments() -> cli.Parser:
 def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> list[str]:
     """Load the service part by part, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with meters.link_meter(harness.device) as link:
+    with meters.link_meter(harness.shape.device) as link:
         endurance = load_by_parts(harness, stage.settings.part, meters.process_watch)
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile

@@ -76,8 +76,8 @@ def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
 def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> list[str]:
     """Load both services alone and together, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with meters.link_meter(harness.device) as link:
-        interference = load_alone_and_together(harness, other, [one.served_model for one in (harness, other)])
+    with meters.link_meter(harness.shape.device) as link:
+        interference = load_alone_and_together(harness, other)
         setup = {**harness.figures, **link(), "interference": interference_figures(interference.rows)}
     transaction.release()  # the disk may have filled meanwhile
     tables = load_tables(interference.last, setup, meters.process_figures())

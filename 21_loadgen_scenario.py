@@ -67,7 +67,7 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
     """Load the service, keep LoadGen's summary, and write the tables."""
     scenario, bound_s = stage.settings.scenario, stage.settings.p99_bound
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with meters.link_meter(harness.device) as link, transaction.scratch() as folder:
+    with meters.link_meter(harness.shape.device) as link, transaction.scratch() as folder:
         test, results = load_by_scenario(harness, scenario, bound_s, folder)
         if results:  # LoadGen has none where a signal ended the load
             transaction.add_copy("loadgen_summary", folder / SUMMARY)

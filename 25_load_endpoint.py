@@ -68,7 +68,7 @@ def arguments() -> cli.Parser:
 def load(stage: cli.StageRun, transaction: Transaction, endpoint_load: EndpointLoad, harness: Harness) -> int:
     """Load the endpoint, write the tables, and return the exit code."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with meters.link_meter(harness.device) as link:
+    with meters.link_meter(harness.shape.device) as link:
         test = harness.load()
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from common.comparison.measured import MeasuredSide
 from common.comparison.stated_figures import FIGURES, ComparedFigure
-from common.history.revision import Revision
 
 LATENCY = ComparedFigure("end_to_end", "run_latency", "p50_us", "single")
 NODE = ComparedFigure("node", "op_latency", "node_latency_us", "single")
 KNOWN = {(figure.kind, figure.name): figure for figure in (LATENCY, NODE, *FIGURES)}
+UNKNOWN = "unknown"
+WAIT_S = 30.0  # a status of a large tree on a slow disk
 # Records that differ in one of these belong to different histories.
 SERIES = ("hostname", "cpu_model", "provider", "graph_optimization", "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The measured revision."""
+
+    commit: str = UNKNOWN  # its full name, or ``unknown``
+    is_dirty: bool | None = None  # whether tracked files differ from it; None where unknown
 
 
 class FigureName(NamedTuple):
@@ -80,3 +91,21 @@ def _figures(side: MeasuredSide) -> Iterator[tuple[FigureName, float]]:
         for subject, row in side.stated.get(figure.document, {}).items():
             if row.get(figure.name) is not None:
                 yield FigureName(figure.kind, figure.name, subject), float(row[figure.name])
+
+
+def revision_of(folder: Path) -> Revision:
+    """Return the commit of the working tree that a folder is in; unknown without git, or outside of a tree."""
+    commit = _answer(folder, "rev-parse", "--verify", "HEAD")
+    if not commit:
+        return Revision()
+    changes = _answer(folder, "status", "--porcelain", "--untracked-files=no")
+    return Revision(commit, None if changes is None else bool(changes))
+
+
+def _answer(folder: Path, *words: str) -> str | None:
+    command = ("git", "--no-optional-locks", *words)
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    except (OSError, UnicodeDecodeError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip()

@@ -20,8 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.history.record import KNOWN, FigureName, Record
-from common.history.revision import Revision
+from common.history.record import KNOWN, FigureName, Record, Revision
 from common.messages.errors import PipelineError, UpstreamError
 
 APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for whose database it is
@@ -148,15 +147,11 @@ class RecordFile:
             raise PipelineError(self._path, "is no history of records", _REMEDY)
         elif version != VERSION:
             raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
-        else:
-            self._require_tables(database)
-
-    def _require_tables(self, database: sqlite3.Connection) -> None:
-        """Refuse other tables than ours: a view or a trigger may run for ever, and columns may hold anything."""
-        made = {sql for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
-        triggers = database.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
-        if not made.issuperset(_TABLES) or triggers:
-            raise PipelineError(self._path, "has other tables than this program made, or triggers", _REMEDY)
+        else:  # a view or a trigger may run for ever, and columns of other tables may hold anything
+            made = {sql for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+            triggers = database.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
+            if not made.issuperset(_TABLES) or triggers:
+                raise PipelineError(self._path, "has other tables than this program made, or triggers", _REMEDY)
 
     def _read(self, row: tuple[Any, ...]) -> Record:
         number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *parts = row

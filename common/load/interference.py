@@ -77,7 +77,7 @@ class Interference:
     lacks: list[str]  # why these are incomplete; empty where they are not
 
 
-def load_alone_and_together(main: Harness, other: Harness, models: Sequence[str]) -> Interference:
+def load_alone_and_together(main: Harness, other: Harness) -> Interference:
     """Load two services alone and together.
 
     Args:
@@ -91,7 +91,8 @@ def load_alone_and_together(main: Harness, other: Harness, models: Sequence[str]
     states = measure_interference(loads)
     tests = states[MAIN, TOGETHER].tests
     lacks = [f"a signal ended round {len(tests) + 1} of {ROUNDS}"] if len(tests) < ROUNDS else []
-    return Interference(tests[-1], interference_rows(states, dict(zip(ROLES, models, strict=True))), lacks)
+    models = {role: str(one.model.figures["served_model"]) for role, one in zip(ROLES, (main, other), strict=True)}
+    return Interference(tests[-1], interference_rows(states, models), lacks)
 
 
 def measure_interference(loads: Loads) -> RoundsByState:

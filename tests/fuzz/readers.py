@@ -26,8 +26,7 @@ from common.files.model_folder import decoder_file
 from common.files.yaml_file import load_yaml
 from common.foreign_traces.programs import recognised
 from common.graphs.graph import Graph, Tensor
-from common.history.record import FigureName, Record
-from common.history.revision import Revision
+from common.history.record import FigureName, Record, Revision
 from common.history.store import RecordFile
 from common.load.endpoint import by_http
 from common.load.endpoint.tensors import metadata_of, require_answers

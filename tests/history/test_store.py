@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from common.history.record import FigureName, Record
-from common.history.revision import Revision
+from common.history.record import FigureName, Record, Revision
 from common.history.store import APPLICATION, VERSION, RecordFile
 from common.messages.errors import PipelineError, UpstreamError
 

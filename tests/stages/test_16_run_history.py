@@ -17,8 +17,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.history.record import Record
-from common.history.revision import Revision
+from common.history.record import Record, Revision
 from common.history.store import VERSION, RecordFile
 from common.view.comparison.history_tables import commit_name
 from models.__main__ import BUILDERS

@@ -56,14 +56,6 @@ class Harness:
         return replace(self, demand=demand, arrivals=demand.schedule())
 
     @property
-    def device(self) -> str:
-        return self.shape.device
-
-    @property
-    def served_model(self) -> str:
-        return str(self.model.figures["served_model"])
-
-    @property
     def expected_count(self) -> int:
         """The number of requests that will come, if it is known beforehand."""
         return len(self.arrivals) if self.arrivals else 0

@@ -66,7 +66,7 @@ def _cycles_s(record: LoadRecord) -> Samples:
     has_next = np.diff(batches.workers[order]) == 0  # on the same worker
     cycles_s = np.diff(batches.started_ns[order])[has_next] / 1e9
     is_failed = has_failed[order][:-1][has_next]
-    return cycles_s if is_failed.all() else cycles_s[~is_failed]
+    return np.asarray(cycles_s if is_failed.all() else cycles_s[~is_failed])
 
 
 def every_size(times: ServiceTimes, most: int) -> list[Samples]:

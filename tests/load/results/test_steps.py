@@ -11,7 +11,7 @@ from common.load.requests.rate_profile import RateProfile, RateStep
 from common.load.requests.schedules import Arrivals, profiled
 from common.load.requests.sources import ClosedLoop, OpenLoop
 from common.load.results.load_figures import LoadTest
-from common.load.results.steps import requests_of, step_indices, step_rows
+from common.load.results.load_tables import requests_of, step_indices, step_rows
 
 MS = 1_000_000
 STEPS = [(10, 50, 50), (10, 50, 250), (2, 0, 0), (20, 150, 150)]  # a service of 100/s is too slow from 12.5 s on
