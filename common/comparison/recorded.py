@@ -82,7 +82,7 @@ def recorded_side(
         origin: fields of the sidecar of run_latency.
         documents: those of ``DOCUMENTS`` that are there.
         tables: rows of run_latency, and of other tables where they are there.
-        nodes_us: times of each executed node, run by run; empty without a trace.
+        nodes_us: as of :func:`read_side`.
     """
     summary = documents.get("latency_summary", {})
     busy = [note.partition(";")[0] for note in origin["notes"] if note.startswith(BUSY)]
@@ -113,11 +113,7 @@ def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
 
 
 def unknown_sessions(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, paired: str) -> list[str]:
-    """Return what two sessions cannot say, and how to ask; nothing where there are more of them.
-
-    Args:
-        paired: a command that measures both sides in turn.
-    """
+    """Return what two sessions cannot say, and the command that can; nothing where there are more of them."""
     counts = (sum(len(side.sessions_us) for side in baselines), len(candidate.sessions_us))
     if not all(counts) or sum(counts) >= LEAST_SESSIONS:
         return []

@@ -180,10 +180,8 @@ def allan_variance(samples: Samples) -> float:
 def difference_limits(before: Estimate, after: Estimate, widening: float = 1.0) -> tuple[float, float] | None:
     """Return the limits of the difference of two estimates, by the squares of their reaches (Zou and Donner 2008).
 
-    Limits of 95 % on each side give a difference 95 % on each side. None where an estimate lacks a limit.
-
-    Args:
-        widening: factor of all reaches, for a family of figures.
+    Limits of 95 % on each side give a difference 95 % on each side; for a family of figures, all reaches are wider.
+    None where an estimate lacks a limit.
     """
     if before.value is None or before.low is None or before.high is None:
         return None

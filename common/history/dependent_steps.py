@@ -46,11 +46,7 @@ def share_beyond(values: Samples) -> float:
 
 
 def scores(series: Samples) -> Samples:
-    """Return the largest step of each series over its standard error.
-
-    Args:
-        series: a row per series, each of at least two levels.
-    """
+    """Return the largest step of each series, a row of at least two levels, over its standard error."""
     centered = series - series.mean(axis=1, keepdims=True)
     sums = np.pad(np.cumsum(centered, axis=1), ((0, 0), (1, 0)))
     begin = np.zeros((len(series), 1), dtype=np.int64)
@@ -79,8 +75,7 @@ def _gains(sums: Samples, begin: Places, end: Places) -> Samples:
 def _error_squares(centered: Samples, sums: Samples, bounds: list[Places]) -> Samples:
     """Return the variance that independent values would have whose means are as uncertain as those of the levels.
 
-    Args:
-        bounds: of the levels, each a column with a place per series.
+    Each bound of the levels is a column with a place per series.
     """
     count, cuts = centered.shape[1], len(bounds) - 2
     places, rest = np.arange(count), centered.copy()

@@ -62,11 +62,7 @@ class Record:
 
 
 def record_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model_path: str) -> Record:
-    """Return a measurement as a record of the history.
-
-    Args:
-        digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles have no single runs.
-    """
+    """Return a measurement as a record of the history, from the SHA-256 of its tables of times that it has."""
     return Record(
         sha256("".join(digests).encode()).hexdigest(),
         revision,

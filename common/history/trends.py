@@ -21,11 +21,7 @@ Series: TypeAlias = list[tuple[Record, float]]
 
 
 def history_rows(records: Sequence[Record], margin_share: float) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
-    """Return the values of all figures in all records, and a row per figure of the newest record.
-
-    Args:
-        records: of one series, oldest first.
-    """
+    """Return the values of all figures in all records of a series, and a row per figure of the newest, the last one."""
     last = records[-1]
     names = [name for name in last.figures if (name.kind, name.figure) in KNOWN]
     latency_us = last.figures.get(FigureName(LATENCY.kind, LATENCY.name, ""))
@@ -45,10 +41,9 @@ def history_rows(records: Sequence[Record], margin_share: float) -> tuple[list[R
 def history_failures(
     values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], limit: float
 ) -> list[JudgedRow]:
-    """Return what regressed by more than a share: in the newest record, or with the newest level of a figure.
+    """Return what regressed by more than a share, in the newest record or with the newest level of a figure.
 
-    Args:
-        limit: a node must add as much to the latency.
+    A node must add as much to the latency.
     """
     newest = {
         FigureName(row["compared_kind"], row["compared_figure"], row["compared_subject"]): row

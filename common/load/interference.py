@@ -78,11 +78,7 @@ class Interference:
 
 
 def load_alone_and_together(main: Harness, other: Harness) -> Interference:
-    """Load two services alone and together.
-
-    Args:
-        main: the service whose demand has the time of each of the three loads.
-    """
+    """Load two services alone and together; each of the three loads has the time of the main service's demand."""
     duration_s = main.demand.duration_s / ROUNDS
 
     def loads(index: int, services: Sequence[int]) -> list[LoadTest]:

@@ -157,9 +157,6 @@ class LoadSettings:
     def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
         """Return the load of a model; no session exists yet.
 
-        Args:
-            configured: sizes of dynamic dimensions, of lower precedence.
-
         Raises:
             PipelineError: model, dimensions, inputs or arrivals are unusable.
         """
@@ -170,15 +167,11 @@ class LoadSettings:
     def beside(
         self, path: Path, dimensions: Mapping[str, int], configured: Mapping[str, int], rate_hz: float | None
     ) -> ModelLoad:
-        """Return the load of another model, set up as this one.
+        """Return the load of another model, set up as this one, at the same rate if no other one is given.
 
         Args:
             dimensions: sizes of dynamic dimensions of the other model.
             configured: the same, of lower precedence.
-            rate_hz: requests per second; None: as many as to this one.
-
-        Raises:
-            UnusableValueError: a dimension of the other model is unusable.
         """
         try:
             model = served_model(path, dimensions, configured, {}, seed=self.content.seed)

@@ -114,10 +114,6 @@ class TelemetryClient:
 
     Args:
         model: what the dashboard shows as the name.
-
-    Attributes:
-        sent_count: messages that the dashboard took.
-        lost_count: messages that it did not take; their requests are missing there.
     """
 
     def __init__(self, dashboard: Dashboard, model: str) -> None:
@@ -126,7 +122,7 @@ class TelemetryClient:
         self._loads = deque[Delta]()
         self._is_over, self._problem = threading.Event(), ""
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
-        self.sent_count = self.lost_count = 0
+        self.sent_count = self.lost_count = 0  # messages that the dashboard took, and whose requests it lacks
 
     def __enter__(self) -> TelemetryClient:
         """Ask the dashboard whether it takes messages, and begin if it does."""

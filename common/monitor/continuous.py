@@ -33,17 +33,13 @@ class ContinuousRuns:
 
     Args:
         prepare: makes the model ready; called in the thread, with these runs. None where other processes run it.
-        slow: what looks for culprits of slow runs.
-
-    Attributes:
-        model: what runs; None before it is ready.
     """
 
     def __init__(
         self, source: LiveSource, prepare: Callable[[ContinuousRuns], LiveModel] | None, slow: SlowRuns
     ) -> None:
         self._source, self._slow, self._is_here = source, slow, prepare is not None
-        self.model: LiveModel | None = None
+        self.model: LiveModel | None = None  # until it is ready
         self._over = threading.Event()
         self._stops: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._work, args=(prepare,), name="model", daemon=True)

@@ -60,10 +60,8 @@ class Monitor:
     """Makes ticks; all methods but those of its writer run in one thread.
 
     Args:
-        history: stores the figures of each second.
         sensed: returns the newest samples of the sensors, by the keys of figures.
         derived: returns figures that follow from the runs per s of the window.
-        slow: finds the causes of slow runs; None: no causes.
     """
 
     def __init__(

@@ -120,11 +120,7 @@ def _fields(tensor: Any) -> dict[str, Any]:
 
 
 def answers_of(message: Any) -> tuple[str, list[AnsweredTensor]]:
-    """Return the name of the model and the outputs of an answer; values are raw, or typed as the outputs are.
-
-    Raises:
-        MalformedAnswerError: there are not as many raw values as outputs.
-    """
+    """Return the name of the model and the outputs of an answer; values are raw, or typed as the outputs are."""
     forms = [TensorForm(output.name, output.datatype, tuple(output.shape)) for output in message.outputs]
     raw = message.raw_output_contents
     if raw and len(raw) != len(forms):

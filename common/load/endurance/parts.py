@@ -97,11 +97,7 @@ def part_count(duration_s: float, part_s: float) -> int:
 
 
 def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s: float = PART_S) -> list[LoadPart]:
-    """Run part after part, until a signal comes; return them all, the interrupted one included.
-
-    Args:
-        run_part: runs the part of this number for this long.
-    """
+    """Run part after part, by its number and for its time, until a signal comes; return them all with the last one."""
     parts, count = Spool[LoadPart](), part_count(duration_s, part_s)
     for index in range(count):
         try:
@@ -131,12 +127,7 @@ class Endurance:
 def load_by_parts(
     harness: Harness, part_s: float, watched: Callable[[Spool[Sampled]], AbstractContextManager[ProcessWatch]]
 ) -> Endurance:
-    """Load a service part by part.
-
-    Args:
-        harness: the service, and the demand for the whole time.
-        watched: samples this process into a spool meanwhile.
-    """
+    """Load a service part by part for the time of its demand; ``watched`` samples this process meanwhile."""
     spool, last, whole = Spool[Sampled](), list[LoadTest](), WholeLoad()
 
     def run_part(index: int, duration_s: float) -> LoadPart:

@@ -37,11 +37,7 @@ KNOWN_SAMPLES = 1024  # numbers that LoadGen draws from; all mean the same few i
 
 
 class Issued:
-    """Requests as LoadGen issues them.
-
-    Args:
-        complete: takes LoadGen's ids of requests that were answered or given up.
-    """
+    """Requests as LoadGen issues them; ``complete`` takes its ids of those that were answered or given up."""
 
     def __init__(self, complete: Callable[[Sequence[int]], None]) -> None:
         self._complete = complete

@@ -297,11 +297,7 @@ def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:
 
 
 def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
-    """Return which part of the latency of all answered requests each stage took; a request waits for its whole batch.
-
-    Args:
-        first: the first request that counts.
-    """
+    """Return the share of each stage in the latency of answered requests; a request waits for its whole batch."""
     done = np.flatnonzero(record.is_completed)
     done = done[done >= first]
     batches, index = record.batches, record.batch_indices[done]

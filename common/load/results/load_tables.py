@@ -43,12 +43,7 @@ class LoadTables:
 
 
 def load_tables(test: LoadTest, setup: Mapping[str, object], process: Mapping[str, int | None]) -> LoadTables:
-    """Return requests, batches and summary of a load.
-
-    Args:
-        setup: how it was set up, and what else is known of it, by field of the summary.
-        process: what this process holds at the end, by field of the summary.
-    """
+    """Return the tables of a load, from its set-up and what this process holds at its end by field of the summary."""
     record, state = test.record, steady(test.record)
     fields = {"loadgen_results": {}, "interference": {}, **summary(test, state), **setup, **process}
     document = cast("LoadSummaryDocument", {**fields, "standard_metrics": standard_metrics(record, process)})
@@ -85,11 +80,7 @@ def step_indices(test: LoadTest) -> TimesNs:
 
 
 def step_rows(test: LoadTest, warmup_count: int) -> list[LoadStepsRow]:
-    """Return a row per step; the percentiles of a ramp are those of all its rates together.
-
-    Args:
-        warmup_count: requests at the begin of the load that no percentile counts.
-    """
+    """Return a row per step; percentiles leave out the warm-up, and those of a ramp are of all its rates together."""
     steps, indices = steps_of(test), step_indices(test)
     may_end_early = test.record.is_interrupted or test.precision is not None
     starts_ns = np.minimum(step_starts_ns(steps), test.record.ended_ns if may_end_early else NEVER_NS)
@@ -126,10 +117,7 @@ def requests_of(record: LoadRecord, chosen: np.ndarray[tuple[int], np.dtype[np.b
 def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     """Return the calls as latency series in which slow ones are sought: one per worker, size and length.
 
-    A kind with too few calls to say what is usual has none.
-
-    Args:
-        first: the first batch of the steady part.
+    A kind with too few calls to say what is usual has none. The steady part begins with the first batch.
     """
     batches = record.batches
     kinds, inverse = np.unique(

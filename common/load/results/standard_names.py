@@ -103,11 +103,7 @@ PROCESS = (
 
 
 def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> dict[str, float]:
-    """Return the figures of a load by their standard names; without those that are unknown.
-
-    Args:
-        process: what the process held at its end, by the columns of endurance.
-    """
+    """Return the known figures of a load, and of the process at its end, by their standard names."""
     held = {metric.name: value for metric in PROCESS if (value := process.get(metric.column)) is not None}
     is_unknown = ROUND_TRIP in record.stages  # what an endpoint computes
     counters = [counter for counter in TRITON if not (is_unknown and "_compute_" in counter.name)]

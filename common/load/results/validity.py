@@ -62,7 +62,6 @@ def judge(
     Args:
         is_open: whether requests came by a schedule; users who wait for answers overload nothing.
         most_running: requests that the service can run at once.
-        max_error_share: of the requests that came.
     """
     errors = _errors(records, max_error_share)
     if not any(record.counts["completed"] for record in records):
@@ -141,7 +140,6 @@ def queue_grows(intended_ns: TimesNs, came_ns: TimesNs, left_ns: TimesNs, most_r
     Args:
         intended_ns: intended starts of all requests, in their order.
         came_ns, left_ns: when each request came to the queue and when it left.
-        most_running: requests that the service can run at once.
     """
     if len(intended_ns) < LEAST_REQUESTS:
         return False

@@ -86,8 +86,7 @@ def curve(
 ) -> Iterator[CurvePoint]:
     """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
-    Args:
-        seed: of the arrivals of the first trial; the others have the next ones.
+    The arrivals of the first trial have the seed, and those of the others the next ones.
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     unknown = unknown_tail(times)

@@ -36,8 +36,7 @@ def trial(
 ) -> Trial:
     """Return figures of a trial at a mean rate, whose requests come by a schedule; only a valid one has percentiles.
 
-    Args:
-        bound_us: latency within which an answer counts as goodput.
+    An answer within the bound counts as goodput.
     """
     waited_us, undelayed = record.waited_us, undelayed_us(record)
     first = int(FILLING_SHARE * len(waited_us))
