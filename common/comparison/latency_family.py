@@ -109,7 +109,8 @@ def least_runs(name: str) -> int:
 def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[str, Difference]:
     """Compare the figures that both sides have; a figure without limits has only its difference.
 
-    Each side has ``LEAST_RUNS`` runs or more. The median has a rank test of medians of blocks as well, which must reject chance, too.
+    Each side has ``LEAST_RUNS`` runs or more. The median has a rank test of medians of blocks as well, which must
+    reject chance, too.
     """
     scatter = _of_sessions if len(baseline.sessions) + len(candidate.sessions) >= LEAST_SESSIONS else _of_quarters
     scatters = dict(zip(FIGURES, scatter(baseline, candidate), strict=True))

@@ -106,15 +106,9 @@ class RequestContent:
 
     @classmethod
     def of(cls, values: FlagValues) -> RequestContent:
-        return cls(
-            dict(values["dim"]),
-            {name: Path(file) for name, file in values["input"]},
-            values["seed"],
-            values.get("length_dim"),
-            values.get("images"),
-            values.get("normalize", ""),
-            values.get("top_k"),
-        )
+        files = {name: Path(file) for name, file in values["input"]}
+        optional = (values.get("length_dim"), values.get("images"), values.get("normalize", ""), values.get("top_k"))
+        return cls(dict(values["dim"]), files, values["seed"], *optional)
 
     def model(self, path: Path, configured: Mapping[str, int], length: int = 0) -> ServedModel:
         """Return a model with such requests.
@@ -123,15 +117,8 @@ class RequestContent:
             configured: sizes of dynamic dimensions, of lower precedence.
             length: the longest request; 0 where all have one size.
         """
-        model = served_model(
-            path,
-            self.dimensions,
-            configured,
-            self.input_files,
-            length_dim=self.length_dim,
-            length=length,
-            seed=self.seed,
-        )
+        given = (self.dimensions, configured, self.input_files)
+        model = served_model(path, *given, length_dim=self.length_dim, length=length, seed=self.seed)
         return model.with_side_work(self.images, self.normalization, self.top_k)
 
 

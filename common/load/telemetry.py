@@ -44,11 +44,6 @@ class Dashboard:
     is_tls: bool
     token: str
 
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a connection, which is opened with the first message."""
-        kind = http.client.HTTPSConnection if self.is_tls else http.client.HTTPConnection
-        return kind(self.host, self.port, timeout=TIMEOUT_S)
-
 
 def dashboard_at(address: str, token_file: Path) -> Dashboard:
     """Return the dashboard of an address, with the token in a file, if both can be used."""
@@ -118,7 +113,8 @@ class TelemetryClient:
 
     def __init__(self, dashboard: Dashboard, model: str) -> None:
         self._dashboard, self._model = dashboard, model
-        self._connection = dashboard.connect()
+        kind = http.client.HTTPSConnection if dashboard.is_tls else http.client.HTTPConnection
+        self._connection = kind(dashboard.host, dashboard.port, timeout=TIMEOUT_S)  # opened with the first message
         self._loads = deque[Delta]()
         self._is_over, self._problem = threading.Event(), ""
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)

@@ -110,7 +110,8 @@ def served_model(
     """
     given = {**dimensions, **({length_dim: length} if length_dim and length else {})}
     free = load_model(path, {}, symbolic=True)
-    firsts = _batch_dimensions(free)
+    inputs = [tensor.shape for tensor in free.graph.tensors.values() if tensor.kind == "input" and tensor.shape]
+    firsts = {str(shape[0]).strip("'") for shape in inputs} & {*free.unbound}  # batching chooses these dimensions
     if name := next((name for name in given if name in firsts and given[name] != 1), ""):
         problem = f"{name}={given[name]}: {name} is the first axis of an input, and a request is one row of it"
         raise UnusableValueError("dim", problem, "leave it out, and give <batch_max>")
@@ -119,23 +120,12 @@ def served_model(
     fixed = {name: size for name, size in bound.dimensions.items() if name not in chosen}
     counted = load_model(path, fixed, symbolic=True) if fixed else free
     samples = tuple(make_feeds(bound.graph, files, seed + index) for index in range(SAMPLES))
-    variable = _axes(free, samples[0], length_dim) if length_dim and length else {}
+    sizes = {name: [*map(str, free.graph.tensors[name].shape or ())] for name in samples[0]} if length else {}
+    variable = {name: own.index(length_dim) for name, own in sizes.items() if length_dim in own}
     return ServedModel(path, bound, _flops_of(counted, firsts, length_dim), samples, variable)
 
 
-def _batch_dimensions(free: LoadedModel) -> frozenset[str]:
-    """Return the unbound dimensions that are the first of an input: those that batching chooses."""
-    inputs = (tensor.shape for tensor in free.graph.tensors.values() if tensor.kind == "input")
-    firsts = {str(shape[0]).strip("'") for shape in inputs if shape}
-    return frozenset(firsts & {*free.unbound})
-
-
-def _axes(free: LoadedModel, sample: Collection[str], dimension: str) -> dict[str, int]:
-    sizes = {name: [*map(str, free.graph.tensors[name].shape or ())] for name in sample}
-    return {name: own.index(dimension) for name, own in sizes.items() if dimension in own}
-
-
-def _flops_of(counted: LoadedModel, firsts: frozenset[str], length_dim: str | None) -> Flops:
+def _flops_of(counted: LoadedModel, firsts: Collection[str], length_dim: str | None) -> Flops:
     """Return the FLOPs of a call by its batch size and its length, from the sum of its nodes."""
     counts = count_nodes(counted.graph, counted.bounds)
     total = sum_of(figure for count in counts if (figure := count.figure("flops")) is not None)

@@ -13,7 +13,6 @@ import time
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,17 +84,11 @@ def _checked_token(path: Path) -> str:
     return token
 
 
-@dataclass(slots=True)
 class Bucket:
     """A limit: so many per second, and so many at once."""
 
-    rate_hz: float
-    burst: float
-    left: float = field(init=False)
-    filled_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.left = self.burst
+    def __init__(self, rate_hz: float, burst: float, filled_s: float = 0.0) -> None:
+        self.rate_hz, self.burst, self.left, self.filled_s = rate_hz, burst, burst, filled_s
 
     def take(self, now_s: float) -> bool:
         self.left = min(self.burst, self.left + (now_s - self.filled_s) * self.rate_hz)
