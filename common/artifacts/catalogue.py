@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.artifacts.columns import COLUMNS, Column
+from common.artifacts.columns import COLUMNS, Column, names_of
 
 Form = Literal["table", "document", "file", "picture", "page"]
 
@@ -27,30 +27,27 @@ class Artifact:
 
 
 # Tables of what a host or a profile from elsewhere may lack, a run may be spared, or a plan may leave out.
-MAY_BE_EMPTY = {
-    *("run_latency", "session_latency"),
-    *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
-    *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
-    *("load_requests", "load_batches", "load_disturbances"),
-    *("design_convergence", "design_budgets", "design_mappings", "design_groups", "design_simulation"),
-    *("npu_nodes", "npu_chip_nodes"),
-    *("bottlenecks", "npu_bottlenecks", "mend_trials"),
-    *("replica_plans", "replica_rates", "replica_schedule"),
-    *("precision_layers", "precision_mixtures"),
-    "phase_work",
-}
+MAY_BE_EMPTY = (
+    "run_latency session_latency power_samples host_samples provider_layers os_events run_disturbances "
+    "fpga_candidates offload_plan offload_schedule board_resources load_requests load_batches load_disturbances "
+    "design_convergence design_budgets design_mappings design_groups design_simulation npu_nodes npu_chip_nodes "
+    "bottlenecks npu_bottlenecks mend_trials replica_plans replica_rates replica_schedule precision_layers "
+    "precision_mixtures phase_work"
+)
 ARTIFACTS: dict[str, Artifact] = {}
 
 
 def _add(name: str, file: str, form: Form, description: str, columns: str = "", key: str = "") -> None:
-    picked = tuple(map(_picked, columns.split()))
-    ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()), name in MAY_BE_EMPTY)
+    """Declare an artifact. In the texts of columns and key, words are as in a declaration of columns.
 
-
-def _picked(word: str) -> Column:
-    """Return a column by its name; with ``?`` after it this file may have empty cells, where others have none."""
-    column = COLUMNS[word.removesuffix("?")]
-    return replace(column, nullable=True) if word.endswith("?") else column
+    With ``?`` after it, a column of this file may have empty cells where others have none.
+    """
+    picked = tuple(
+        replace(COLUMNS[column], nullable=True) if word.endswith("?") else COLUMNS[column]
+        for word in columns.split()
+        for column in names_of(word)
+    )
+    ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()), name in MAY_BE_EMPTY.split())
 
 
 def _table(name: str, description: str, key: str, columns: str) -> None:
@@ -61,16 +58,9 @@ def _document(name: str, description: str, columns: str) -> None:
     _add(name, f"{name}.json", "document", description, columns)
 
 
-def _statistics(kind: str) -> str:
-    return " ".join(f"{kind}_{name}_us" for name in ("median", "mean", "min", "p95", "std"))
-
-
-def _interval(stem: str, unit: str) -> str:
-    return f"{stem}{unit} {stem}_low{unit} {stem}_high{unit}"
-
-
-def _cases(stem: str, unit: str) -> str:
-    return " ".join(f"{stem}_{case}{unit}" for case in ("pessimistic", "likely", "optimistic"))
+def _file(file: str, description: str, name: str = "") -> None:
+    """Declare a file of a foreign format, under its stem unless it has another name."""
+    _add(name or file.partition(".")[0], file, "file", description)
 
 
 _document(
@@ -82,19 +72,11 @@ _document(
     "int8_op_per_s int8_operator fp16_flop_per_s bf16_flop_per_s memory_bytes_per_s cache_bytes_per_s "
     "one_thread_peak_flop_per_s one_thread_int8_op_per_s one_thread_fp16_flop_per_s one_thread_bf16_flop_per_s "
     "one_thread_memory_bytes_per_s one_thread_cache_bytes_per_s peak_halves_difference_share "
-    "int8_halves_difference_share memory_halves_difference_share lost_to_threads_share stable slice_count "
-    "duration_s",
+    "int8_halves_difference_share memory_halves_difference_share lost_to_threads_share stable slice_count duration_s",
 )
-_add(
-    "ort_trace",
-    "ort_trace.json",
-    "file",
-    "The raw trace of the profiled session, as ONNX Runtime wrote it (Chrome trace format).",
-)
-_add(
-    "executed_graph",
+_file("ort_trace.json", "The raw trace of the profiled session, as ONNX Runtime wrote it (Chrome trace format).")
+_file(
     "executed_graph.onnx",
-    "file",
     "The graph that ONNX Runtime executed after its optimizations, without weights. Small int64 tensors of one axis, "
     "from which shapes are computed, are the only values in it.",
 )
@@ -104,8 +86,9 @@ _table(
     "executed_node",
     "op_type domain provider execution_index input_count uses_thread_pool input_shapes output_shapes output_dtypes "
     "shape_variants sample_count pool_thread_count pool_balance_share pool_wait_us peak_memory_bytes live_memory_bytes "
-    f"allocated_bytes events_per_run_count {_statistics('raw')} {_statistics('corrected')} "
-    f"{_interval('correction', '_us')} is_correction_dominated raw_total_us",
+    "allocated_bytes events_per_run_count raw_median_us raw_mean_us raw_min_us raw_p95_us raw_std_us "
+    "corrected_median_us corrected_mean_us corrected_min_us corrected_p95_us corrected_std_us correction±_us "
+    "is_correction_dominated raw_total_us",
 )
 _table(
     "run_latency",
@@ -123,12 +106,11 @@ _table(
 _document(
     "latency_summary",
     "Latency of the unprofiled runs with confidence limits, and what profiling cost.",
-    "provider graph_optimization threads sample_count profiled_sample_count warmup_count "
-    "steady_state steady_start_index session_creation_us first_run_us "
-    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " min_us max_us counts_for_limits profiled_median_us profiling_overhead_fraction is_alternating "
-    "trace_total_us trace_event_count pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes "
-    "matched_time_share matched_contraction_share matched_operation_share",
+    "provider graph_optimization threads sample_count profiled_sample_count warmup_count steady_state "
+    "steady_start_index session_creation_us first_run_us p50±_us p90±_us p95±_us p99±_us p99_9±_us mean±_us jitter±_us "
+    "min_us max_us counts_for_limits profiled_median_us profiling_overhead_fraction is_alternating trace_total_us "
+    "trace_event_count pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes matched_time_share "
+    "matched_contraction_share matched_operation_share",
 )
 _table(
     "power_samples",
@@ -220,19 +202,19 @@ _table(
     "Latency, FLOPs, bytes and energy of every executed node, and of the gap.",
     "executed_node",
     "row_kind op_type source_nodes node_latency_us latency_share macs flops bytes work_source compute_energy_uj "
-    f"movement_energy_uj static_energy_uj {_interval('energy', '_uj')} energy_share energy_source",
+    "movement_energy_uj static_energy_uj energy±_uj energy_share energy_source",
 )
 _document(
     "energy_summary",
     "Energy of one inference and how it is known.",
-    f"energy_source energy_boundary average_power_w static_power_w static_power_source {_interval('energy', '_uj')} "
-    "compute_energy_uj movement_energy_uj static_energy_uj closure_factor",
+    "energy_source energy_boundary average_power_w static_power_w static_power_source energy±_uj compute_energy_uj "
+    "movement_energy_uj static_energy_uj closure_factor",
 )
 _document(
     "efficiency",
     "What the whole model attains on the host, and what an inference costs in energy, emissions and money.",
     "energy_source p50_us model_flops whole_model_flop_per_s peak_share whole_model_bytes_per_s bandwidth_share "
-    f"{_interval('joules_per_inference', '_j')} joules_per_token_j inferences_per_joule efficiency_flop_per_s_per_w "
+    "joules_per_inference±_j joules_per_token_j inferences_per_joule efficiency_flop_per_s_per_w "
     "million_inferences_gco2e million_inferences_energy_usd million_inferences_host_usd",
 )
 _table(
@@ -242,8 +224,7 @@ _table(
     "candidate",
     "kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_uj host_energy_share is_large "
-    f"is_regular is_intense is_fusable engine board_bound {_cases('kernel', '_cycles')} "
-    f"{_cases('kernel_latency', '_us')} is_chosen reason",
+    "is_regular is_intense is_fusable engine board_bound kernel_*_cycles kernel_latency_*_us is_chosen reason",
 )
 _table(
     "offload_plan",
@@ -251,12 +232,9 @@ _table(
     "kernel",
     "engine engine_kind pattern_counts board region precision clock_mhz group_count call_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_share board_bound "
-    f"{_cases('kernel', '_cycles')} {_cases('kernel_latency', '_us')} "
-    "lut_count ff_count bram36_count uram_count dsp_count memory_channel_count "
-    f"{_cases('clock', '_mhz')} {_cases('lut', '_count')} {_cases('ff', '_count')} {_cases('bram36', '_count')} "
-    f"{_cases('dsp', '_count')} "
-    "launch_count launch_us "
-    f"onboard_weight_bytes {_cases('kernel_power', '_w')} {_cases('kernel_energy', '_uj')} comment",
+    "kernel_*_cycles kernel_latency_*_us lut_count ff_count bram36_count uram_count dsp_count memory_channel_count "
+    "clock_*_mhz lut_*_count ff_*_count bram36_*_count dsp_*_count launch_count launch_us onboard_weight_bytes "
+    "kernel_power_*_w kernel_energy_*_uj comment",
 )
 _table(
     "offload_schedule",
@@ -269,9 +247,8 @@ _table(
     "The plan, its baselines (the host alone, a greedy plan, the rule of thumb, the proven bound) and the what-if "
     "plans.",
     "alternative",
-    f"board precision wider_precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} "
-    "latency_speedup_factor latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability "
-    "energy_speedup_factor is_judged",
+    "board precision wider_precision clock_mhz launch_per plan_status plan_latency_*_us latency_speedup_factor "
+    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
 )
 _table(
     "board_resources",
@@ -283,14 +260,14 @@ _table(
     "speedup",
     "Speedup in latency, energy and throughput by Amdahl's law, one term per row.",
     "objective term",
-    "pessimistic likely optimistic term_unit is_judged",
+    "* term_unit is_judged",
 )
 _table(
     "offload_verdict",
     "The verdict on the plan for each objective, with the end-to-end speedup behind it.",
     "objective",
-    "verdict is_judged host_basis judged_host pessimistic likely optimistic pays_probability speedup_p5_factor "
-    "speedup_p25_factor speedup_p50_factor speedup_p75_factor speedup_p95_factor doubts weaker_side boundary",
+    "verdict is_judged host_basis judged_host * pays_probability speedup_p5_factor speedup_p25_factor "
+    "speedup_p50_factor speedup_p75_factor speedup_p95_factor doubts weaker_side boundary",
 )
 _table(
     "offload_uncertainty",
@@ -302,19 +279,17 @@ _table(
     "what_if_plans",
     "The plan with another clock, link, number format, mixture of formats or board, one at a time, each planned anew.",
     "what_if_subject what_if_setting",
-    "planned_mixture_index board precision wider_precision clock_mhz link_bytes_per_s plan_status "
-    f"{_cases('plan_latency', '_us')} latency_speedup_factor "
-    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged "
-    "is_other_host",
+    "planned_mixture_index board precision wider_precision clock_mhz link_bytes_per_s plan_status plan_latency_*_us "
+    "latency_speedup_factor latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability "
+    "energy_speedup_factor is_judged is_other_host",
 )
 _table(
     "offload_front",
     "Plans for the least latency, the highest throughput and the least energy, by batch, one batch after another and "
     "as a stream. `objective` is what the plan was searched for.",
     "objective operation inference_count",
-    f"in_flight_count plan_status {_cases('batch_latency', '_us')} pessimistic_inferences_per_s "
-    f"likely_inferences_per_s optimistic_inferences_per_s {_cases('inference_energy', '_uj')} engines "
-    "batch_call_count is_on_front is_judged",
+    "in_flight_count plan_status batch_latency_*_us *_inferences_per_s inference_energy_*_uj engines batch_call_count "
+    "is_on_front is_judged",
 )
 _table(
     "replica_plans",
@@ -322,18 +297,15 @@ _table(
     "the frames over them, the quickest first.",
     "division",
     "is_quickest launch_per engine engines accelerator_count region_replicas stage_count call_frame_count "
-    "in_flight_count pessimistic_inferences_per_s likely_inferences_per_s optimistic_inferences_per_s "
-    "card_pessimistic_inferences_per_s card_likely_inferences_per_s card_optimistic_inferences_per_s "
-    f"bound_inferences_per_s stream_bottleneck {_cases('batch_latency', '_us')} {_cases('clock', '_mhz')} "
-    "resident_weight_bytes resident_activation_bytes resident_tensors frame_memory_bytes accelerator_resources "
-    "stream_memory_bytes is_judged",
+    "in_flight_count *_inferences_per_s card_*_inferences_per_s bound_inferences_per_s stream_bottleneck "
+    "batch_latency_*_us clock_*_mhz resident_weight_bytes resident_activation_bytes resident_tensors "
+    "frame_memory_bytes accelerator_resources stream_memory_bytes is_judged",
 )
 _table(
     "replica_rates",
     "Frames per second of each resource of those plans, and which one bounds the rate.",
     "division stream_resource",
-    f"{_cases('frame_busy', '_us')} pessimistic_resource_inferences_per_s likely_resource_inferences_per_s "
-    "optimistic_resource_inferences_per_s is_bottleneck",
+    "frame_busy_*_us *_resource_inferences_per_s is_bottleneck",
 )
 _table(
     "replica_schedule",
@@ -345,15 +317,14 @@ _table(
     "overlay_layers",
     "The whole model on an overlay engine, layer by layer.",
     "engine_layer",
-    "op_types unit macs weight_bytes moved_bytes engine_cycles compute_us memory_us fixed_us "
-    "kernel_latency_likely_us "
+    "op_types unit macs weight_bytes moved_bytes engine_cycles compute_us memory_us fixed_us kernel_latency_likely_us "
     "board_bound",
 )
 _document(
     "overlay_summary",
     "The whole model on an overlay engine: latency and frames per second, and the roofline bound beside them.",
-    f"engine board clock_mhz image_count macs {_cases('batch_latency', '_us')} engine_us host_us "
-    "pessimistic_frames_per_s likely_frames_per_s optimistic_frames_per_s pipelined_frames_per_s roof_us",
+    "engine board clock_mhz image_count macs batch_latency_*_us engine_us host_us *_frames_per_s "
+    "pipelined_frames_per_s roof_us",
 )
 _table(
     "kernels",
@@ -365,8 +336,8 @@ _table(
     "kernels_corrected",
     "The same kernels and those that the source leaves out, with their calls and the traffic that fusion saves.",
     "kernel precision",
-    "m k n batch_count call_count flops bytes arithmetic_intensity_flop_per_byte weight_bytes fused_bytes "
-    "total_flops total_bytes total_fused_bytes attainable_flop_per_s bound roof_us fused_roof_us",
+    "m k n batch_count call_count flops bytes arithmetic_intensity_flop_per_byte weight_bytes fused_bytes total_flops "
+    "total_bytes total_fused_bytes attainable_flop_per_s bound roof_us fused_roof_us",
 )
 _table(
     "kernel_ceilings",
@@ -411,10 +382,9 @@ _table(
     "design_mappings",
     "The mapping of every contraction, and which of its operands are resident. No rows for one buffer.",
     "design source_node nest_index nest_row_count",
-    "execution_count macs mapping array_element_count array_use_share bound_by dram_weight_bytes "
-    "dram_input_bytes dram_output_bytes moved_words dram_beside_bytes resident_operands "
-    "resident_level resident_tensor_bytes modelled_cycles rtl_low_cycles rtl_cycles rtl_high_cycles "
-    "modelled_energy_pj energy_parts_pj",
+    "execution_count macs mapping array_element_count array_use_share bound_by dram_weight_bytes dram_input_bytes "
+    "dram_output_bytes moved_words dram_beside_bytes resident_operands resident_level resident_tensor_bytes "
+    "modelled_cycles rtl_low_cycles rtl_cycles rtl_high_cycles modelled_energy_pj energy_parts_pj",
 )
 _table(
     "design_groups",
@@ -431,12 +401,12 @@ _table(
     "board precision array_row_count array_column_count simd_count row_fold_count column_fold_count tile_step_count "
     "memory_port_count spans_regions clock_mhz lut_count ff_count bram36_count uram_count dsp_count "
     "memory_channel_count board_share modelled_cycles compute_cycles modelled_latency_us modelled_energy_pj "
-    "kernel_latency_pessimistic_us kernel_latency_likely_us kernel_latency_optimistic_us",
+    "kernel_latency_*_us",
 )
 _table(
     "design_simulation",
-    "The fastest array of design_engines: folds of each contraction, simulated on its Verilog. No rows "
-    "without --simulate.",
+    "The fastest array of design_engines: folds of each contraction, simulated on its Verilog. No rows without "
+    "--simulate.",
     "array_design loop_nest",
     "execution_count modelled_cycles compute_cycles equation_cycles fold_count simulated_fold_count simulated_cycles "
     "simulated_equation_cycles",
@@ -457,44 +427,33 @@ _table(
 _document(
     "engine_summary",
     "The engine that was planned for a quantized network on a board, and the clock that closed.",
-    "board part engine_design expected_clock_pessimistic_mhz expected_clock_likely_mhz expected_clock_optimistic_mhz "
-    "closed_clock_mhz planned_us replanned_us",
+    "board part engine_design expected_clock_*_mhz closed_clock_mhz planned_us replanned_us",
 )
 _document("design_summary", "The best of the evaluated accelerators.", f"design design_objective design_count {_POINT}")
-_add(
-    "trace",
+_file(
     "trace.json",
-    "file",
     "Timeline of the measured runs for Perfetto or chrome://tracing, on the clock of run_latency: runs, executed nodes "
     "with source nodes, work, bound and energy, disturbances, samples of sensors, arrows along the critical path. A "
     "load test in the folder is shown on its own clock: requests, how many wait, batches that form, sessions.",
 )
-_add(
-    "plan_trace",
+_file(
     "plan_trace.json",
-    "file",
     "The likely case of the offload plan for Perfetto or chrome://tracing: one inference on the host alone, and with "
     "the plan on host, link and engines; the intervals of offload_schedule, with what is known of each candidate.",
 )
-_add(
-    "npu_trace",
+_file(
     "npu_trace.json",
-    "file",
     "Runs of an NPU and the nodes of the median one for Perfetto or chrome://tracing, from a device's profile, on a "
     "clock of its own. The time of a node is an allocation by its share of the cycles. An emulator's times are not "
     "shown.",
 )
-_add(
-    "flamegraph",
+_file(
     "flamegraph.folded",
-    "file",
     "Node times by module path, in whole µs, as folded stacks for speedscope or flamegraph.pl. They add up to the sum "
     "of node_latency_us in op_roofline, rounded; a gap below zero is left out.",
 )
-_add(
-    "annotated",
+_file(
     "annotated.onnx",
-    "file",
     "The model's graph without its weights, for Netron: each node has its work, and the latency, share, bound and "
     "energy of the executed node that computes it, in its metadata_props.",
 )
@@ -504,8 +463,8 @@ FINDING = (
 )
 _table(
     "bottlenecks",
-    "What makes an inference slow, with the evidence, what mending it gains, hazard and remedy; no rows "
-    "where no rule finds anything.",
+    "What makes an inference slow, with the evidence, what mending it gains, hazard and remedy; no rows where no rule "
+    "finds anything.",
     "finding_index",
     FINDING,
 )
@@ -520,15 +479,14 @@ _table(
     "Findings that were tried: the model was mended, and both models were measured in turn. The predicted gain is that "
     "of all findings of the rule together, and at most the median. No rows where no finding has a rewrite.",
     "finding",
-    f"mend_outcome mend_problem mends mended_nodes {_interval('gain', '_us')} doubts "
-    f"{_interval('measured_gain', '_us')} is_as_predicted output_error_share output_tolerance_share",
+    "mend_outcome mend_problem mends mended_nodes gain±_us doubts measured_gain±_us is_as_predicted output_error_share "
+    "output_tolerance_share",
 )
-_add(
-    "mended_model",
+_file(
     "mended.onnx",
-    "file",
     "The model, mended by the rule that gained most when it was measured. Every stage that takes a model takes this "
     "file.",
+    "mended_model",
 )
 _table(
     "npu_nodes",
@@ -536,9 +494,8 @@ _table(
     "it holds on the emulator as well, where times and cycles do not.",
     "npu_op_id",
     "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share dominant_path_cycles "
-    "attributed_npu_time_us htp_op_count "
-    "hvx_op_count hmx_op_count dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes "
-    "spill_bytes is_emulated",
+    "attributed_npu_time_us htp_op_count hvx_op_count hmx_op_count dma_op_count dram_read_bytes dram_write_bytes "
+    "vtcm_read_bytes vtcm_write_bytes spill_bytes is_emulated",
 )
 _table(
     "npu_operators",
@@ -568,25 +525,16 @@ _table(
     "session_index netrun_us qnn_execute_us rpc_execute_us qnn_accelerator_us accelerator_us accelerator_busy_us "
     "accelerator_cycles vtcm_acquire_us power_up_us hvx_thread_count yield_count is_emulated",
 )
-_add(
-    "npu_summary",
+_file(
     "npu_summary.json",
-    "file",
     "Figures of an NPU's profile: `execution_summary` and `resource_utilization`, with the `source` of each figure, or "
     "why it is `unavailable` (then null). Units are in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s. `precision` "
     "compares each result of the NPU with the CPU's, where both were computed.",
 )
 _add("npu_page", "npu_summary.html", "page", "The same as a page: figures, sources, chips, changes, and all nodes.")
-for _name, _file, _description in (
-    ("qnn_profile", "qnn_profile.csv", "The profile of the runs, as QNN wrote it."),
-    ("qnn_schematic", "qnn_schematic.bin", "The graph that QNN compiled for the NPU, as its compiler wrote it (text)."),
-    (
-        "qnn_op_trace",
-        "qnn_op_trace.json",
-        "What each node of QNN was made of, as ONNX Runtime's QNN provider wrote it.",
-    ),
-):
-    _add(_name, _file, "file", _description)
+_file("qnn_profile.csv", "The profile of the runs, as QNN wrote it.")
+_file("qnn_schematic.bin", "The graph that QNN compiled for the NPU, as its compiler wrote it (text).")
+_file("qnn_op_trace.json", "What each node of QNN was made of, as ONNX Runtime's QNN provider wrote it.")
 _STAGES = (
     "decode_us resize_us normalize_us assemble_us host_to_device_us session_run_us device_to_host_us postprocess_us "
     "round_trip_us"
@@ -610,18 +558,17 @@ _document(
     "load_summary",
     "What a service on this session delivers under the load: latency from the intended start, rates, queue, batches.",
     "validity validity_reason is_interrupted precision_goal precision_reached_share served_model endpoint? provider? "
-    f"graph_optimization? threads? session_count replica_count {SHARING.replace(' ', '? ')}? arrivals "
-    "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
-    "expired_count failure_reasons error_share max_error_share offered_requests_per_s answered_requests_per_s "
-    "goodput_requests_per_s goodput_bound_us utilization_share generator_late_share generator_delay_share "
-    "generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
-    "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
-    "counted_request_count counts_for_limits "
-    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
+    f"graph_optimization? threads? session_count replica_count {SHARING.replace(' ', '? ')}? arrivals batch_max_count "
+    "batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count expired_count "
+    "failure_reasons error_share max_error_share offered_requests_per_s answered_requests_per_s goodput_requests_per_s "
+    "goodput_bound_us utilization_share generator_late_share generator_delay_share generator_late_p99_us "
+    "mean_queue_depth_count most_queue_depth_count load_batch_count mean_request_count padding_share "
+    "padding_flops_share batch_steady_state warmup_request_count counted_request_count counts_for_limits "
+    "request_p50±_us request_p90±_us request_p95±_us request_p99±_us request_p99_9±_us request_mean±_us "
+    "request_jitter±_us request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
     "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "
-    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results interference "
-    "peak_resident_bytes resident_bytes handle_count process_thread_count",
+    "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results interference peak_resident_bytes "
+    "resident_bytes handle_count process_thread_count",
 )
 _table(
     "load_steps",
@@ -630,12 +577,10 @@ _table(
     "step_index",
     "step_start_us step_duration_us begin_requests_per_s end_requests_per_s validity validity_reason sent_count "
     "completed_count rejected_count failed_count cancelled_count answered_requests_per_s utilization_share "
-    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p99", "mean")),
+    "request_p50±_us request_p90±_us request_p99±_us request_mean±_us ",
 )
-_add(
-    "load_histogram",
+_file(
     "load_histogram.hlog",
-    "file",
     "Latencies of all answered requests from the intended start, second by second, as a log of HdrHistogram (format "
     "V2, in ns), which its HistogramLogAnalyzer reads.",
 )
@@ -644,23 +589,21 @@ _document(
     "The endpoint of a load test, and what it says of its model.",
     "endpoint served_model served_version endpoint_platform tensor_encoding endpoint_inputs endpoint_outputs",
 )
-_add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
+_file("loadgen_summary.txt", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(
     "load_batch_times",
     "What a full batch of each size takes while all sessions are busy, for each division of the processors and each "
     "way in which sessions share the host.",
     f"session_count threads {SHARING} request_count",
-    f"measured_call_count call_mean_us {_interval('call_p50', '_us')} full_requests_per_s load_power_w "
-    "requests_per_joule",
+    "measured_call_count call_mean_us call_p50±_us full_requests_per_s load_power_w requests_per_joule",
 )
 _table(
     "load_search",
-    "Runs of the search for the best configuration, and of the best one's curve beside what the queue is predicted "
-    "to do. Arrivals are Poisson; the first quarter of a run is not counted.",
+    "Runs of the search for the best configuration, and of the best one's curve beside what the queue is predicted to "
+    "do. Arrivals are Poisson; the first quarter of a run is not counted.",
     "trial_index",
     f"trial_kind rung_index batch_max_count batch_wait_us session_count threads {SHARING} offered_requests_per_s "
-    "answered_requests_per_s goodput_requests_per_s failed_count "
-    f"validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
+    "answered_requests_per_s goodput_requests_per_s failed_count validity request_p50±_us request_p99±_us "
     "predicted_p50_us predicted_p99_us predicted_utilization_share prediction_doubt is_within_bound is_on_load_front "
     "load_power_w request_energy_j million_requests_usd",
 )
@@ -668,42 +611,37 @@ _document(
     "load_best",
     "The best configurations within the bound, the runner-up with its margin, or what is nearest to a bound that "
     "nothing meets.",
-    "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest "
-    "untimed_shape_count trial_count max_error_share failing_trial_count failing_trial_reason invalid_trial_count "
-    "invalid_trial_reason prediction_doubts",
+    "bound_us is_bound_met best_by runner_up margin±_share nearest untimed_shape_count trial_count max_error_share "
+    "failing_trial_count failing_trial_reason invalid_trial_count invalid_trial_reason prediction_doubts",
 )
 _table(
     "load_fleet",
     "Load tests of many models, each on the host of the worker that took it: which host, how it was set up, what it "
     "delivers.",
     "model_file",
-    "hostname cpu_model processor_count runtime_version provider session_count threads replica_count "
-    f"batch_max_count batch_wait_us {SHARING} validity validity_reason sent_count completed_count rejected_count "
-    "failed_count cancelled_count error_share offered_requests_per_s answered_requests_per_s goodput_requests_per_s "
-    f"utilization_share {_interval('request_p50', '_us')} {_interval('request_p99', '_us')}",
+    "hostname cpu_model processor_count runtime_version provider session_count threads replica_count batch_max_count "
+    f"batch_wait_us {SHARING} validity validity_reason sent_count completed_count rejected_count failed_count "
+    "cancelled_count error_share offered_requests_per_s answered_requests_per_s goodput_requests_per_s "
+    "utilization_share request_p50±_us request_p99±_us",
 )
 _table(
     "endurance",
     "A long load minute by minute: what was delivered, and what the process held at the end of each.",
     "part_index",
     "part_start_us part_duration_us sent_count completed_count rejected_count failed_count cancelled_count "
-    f"answered_requests_per_s validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} call_us "
-    "resident_bytes handle_count process_thread_count cpu_frequency_mhz",
+    "answered_requests_per_s validity request_p50±_us request_p99±_us call_us resident_bytes handle_count "
+    "process_thread_count cpu_frequency_mhz",
 )
 _document(
     "endurance_summary",
     "Whether memory grows with the inferences, whether the service slows down, and the latency over all valid parts.",
-    "counted_request_count "
-    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
-    + " leak_bytes_per_inference leak_low_bytes_per_inference leak_high_bytes_per_inference is_leak call_steady_state "
-    "call_drift_share slowdown_cause call_levels",
+    "counted_request_count request_p50±_us request_p90±_us request_p95±_us request_p99±_us request_p99_9±_us "
+    "leak±_bytes_per_inference is_leak call_steady_state call_drift_share slowdown_cause call_levels",
 )
 _document(
     "dashboard_summary",
     "What the live dashboard saw from its start to its end.",
-    "run_count "
-    + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9"))
-    + " mean_us jitter_us min_us max_us",
+    "run_count p50±_us p90±_us p95±_us p99±_us p99_9±_us mean_us jitter_us min_us max_us",
 )
 _table(
     "load_disturbances",
@@ -719,10 +657,8 @@ _table(
     "The first quarter of each run is not counted.",
     "model_role load_state",
     "served_model validity validity_reason sent_count completed_count rejected_count failed_count cancelled_count "
-    "error_share offered_requests_per_s answered_requests_per_s utilization_share "
-    f"{_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
-    f"{_interval('request_p50_slowdown', '_factor')} {_interval('request_p99_slowdown', '_factor')} "
-    f"{_interval('answered_rate', '_factor')}",
+    "error_share offered_requests_per_s answered_requests_per_s utilization_share request_p50±_us request_p99±_us "
+    "request_p50_slowdown±_factor request_p99_slowdown±_factor answered_rate±_factor",
 )
 _table(
     "phase_work",
@@ -744,43 +680,39 @@ _table(
     "generation_phases",
     "Prefill and decode at each length, with their shares of the roofs of the host, from the calls after the warm-up.",
     "length_index generation_phase",
-    f"past_token_count new_token_count phase_call_count token_mean_us {_interval('token_p50', '_us')} "
-    "sampling_us tokens_per_s macs "
+    "past_token_count new_token_count phase_call_count token_mean_us token_p50±_us sampling_us tokens_per_s macs "
     "weight_bytes cache_bytes arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s "
     "compute_roof_share memory_roof_share bound joules_per_token_j",
 )
 _document(
     "generation_summary",
     "Time to the first token of the longest prompt, time per token after the longest past, and what a token moves.",
-    f"threads prompt_token_count answer_token_count answer_count {_interval('first_token', '_us')} "
-    f"{_interval('token_p50', '_us')} tokens_per_s weight_bytes cache_bytes arithmetic_intensity_flop_per_byte "
-    "attained_bytes_per_s memory_roof_share compute_roof_share bound joules_per_token_j",
+    "threads prompt_token_count answer_token_count answer_count first_token±_us token_p50±_us tokens_per_s "
+    "weight_bytes cache_bytes arithmetic_intensity_flop_per_byte attained_bytes_per_s memory_roof_share "
+    "compute_roof_share bound joules_per_token_j",
 )
 _table(
     "decode_plans",
     "A decoder on a card: an answer in each format of the weights, with each phase on the host or on the card.",
     "weight_format prefill_side decode_side",
     "board fits_memory is_best_plan prefill_engines prefill_regions decode_engine card_resident_bytes "
-    "card_memory_bytes "
-    f"{_cases('planned_first_token', '_us')} {_cases('planned_token', '_us')} {_interval('planned', '_tokens_per_s')} "
-    f"{_cases('planned_answer', '_us')} host_answer_us moved_share answer_link_bytes token_link_bytes logits_link_us "
-    f"{_cases('card_token', '_j')} verdict pays_probability speedup_p5_factor speedup_p25_factor speedup_p50_factor "
-    "speedup_p75_factor speedup_p95_factor",
+    "card_memory_bytes planned_first_token_*_us planned_token_*_us planned±_tokens_per_s planned_answer_*_us "
+    "host_answer_us moved_share answer_link_bytes token_link_bytes logits_link_us card_token_*_j verdict "
+    "pays_probability speedup_p5_factor speedup_p25_factor speedup_p50_factor speedup_p75_factor speedup_p95_factor",
 )
 _table(
     "decode_lengths",
     "The time of one token over the length of the caches: on the host, on the card, and under the card's roof.",
     "weight_format past_token_count",
-    f"host_token_us {_cases('planned_token', '_us')} memory_roof_us card_read_bytes card_cache_bytes",
+    "host_token_us planned_token_*_us memory_roof_us card_read_bytes card_cache_bytes",
 )
 _document(
     "decode_summary",
     "The plan of a decoder with the shortest answer, beside the host.",
-    "board weight_format prefill_side decode_side planned_prompt_count planned_output_count planned_tokens_per_s "
-    "planned_low_tokens_per_s planned_high_tokens_per_s planned_first_token_likely_us planned_answer_likely_us "
-    "host_answer_us host_first_token_us host_tokens_per_s card_token_likely_j token_link_bytes verdict "
-    "pays_probability speedup_p5_factor speedup_p50_factor speedup_p95_factor measured_length_count "
-    "bound memory_roof_share joules_per_token_j doubts",
+    "board weight_format prefill_side decode_side planned_prompt_count planned_output_count planned±_tokens_per_s "
+    "planned_first_token_likely_us planned_answer_likely_us host_answer_us host_first_token_us host_tokens_per_s "
+    "card_token_likely_j token_link_bytes verdict pays_probability speedup_p5_factor speedup_p50_factor "
+    "speedup_p95_factor measured_length_count bound memory_roof_share joules_per_token_j doubts",
 )
 _table(
     "stream_requests",
@@ -795,12 +727,10 @@ _document(
     "A load of token streams: rates, times to the first token and between tokens, and goodput under two bounds.",
     "threads batching_policy most_in_flight_count is_batched sent_count completed_count input_tokens_per_s "
     "output_tokens_per_s offered_requests_per_s answered_requests_per_s goodput_requests_per_s first_token_bound_us "
-    "inter_token_bound_us streams_in_flight_count validity validity_reason "
-    + " ".join(
-        _interval(f"{series}_{quantile}", "_us")
-        for series in ("time_to_first_token", "inter_token", "request")
-        for quantile in ("p50", "p90", "p95", "p99")
-    ),
+    "inter_token_bound_us streams_in_flight_count validity validity_reason time_to_first_token_p50±_us "
+    "time_to_first_token_p90±_us time_to_first_token_p95±_us time_to_first_token_p99±_us inter_token_p50±_us "
+    "inter_token_p90±_us inter_token_p95±_us inter_token_p99±_us request_p50±_us request_p90±_us request_p95±_us "
+    "request_p99±_us",
 )
 _add(
     "format_precision",
@@ -808,11 +738,10 @@ _add(
     "table",
     "What each number format does to each output of the model, for each scheme that converts to the format. Of the "
     "schemes for a format, the one with the largest ratio on the samples that calibrate is that of layers and plan.",
-    "number_format quantization_scheme output_name "
-    "format_verdict format_problem is_arithmetic is_written_model sample_source judged_sample_count "
-    "calibration_sample_count converted_op_types converted_node_count float_nodes sqnr_db calibration_sqnr_db "
-    "kernel_sqnr_db cosine_error max_abs_error "
-    + " ".join(_interval(stem, "_share") for stem in ("top1_agreement", "top5_agreement", "accuracy")),
+    "number_format quantization_scheme output_name format_verdict format_problem is_arithmetic is_written_model "
+    "sample_source judged_sample_count calibration_sample_count converted_op_types converted_node_count float_nodes "
+    "sqnr_db calibration_sqnr_db kernel_sqnr_db cosine_error max_abs_error top1_agreement±_share top5_agreement±_share "
+    "accuracy±_share ",
     "number_format quantization_scheme output_name",
 )
 _table(
@@ -820,7 +749,7 @@ _table(
     "What each layer does to the output if it alone is in the format of the written model.",
     "source_node",
     "op_type macs number_format quantization_scheme layer_problem sqnr_db cosine_error max_abs_error "
-    f"{_interval('top1_agreement', '_share')}",
+    "top1_agreement±_share",
 )
 _table(
     "precision_mixtures",
@@ -829,13 +758,12 @@ _table(
     "mixture_index",
     "number_format quantization_scheme format_verdict sample_source judged_sample_count converted_node_count "
     "format_macs_share predicted_sqnr_db sqnr_db calibration_sqnr_db calibration_top1_agreement_share "
-    f"{_interval('top1_agreement', '_share')} is_within_bounds is_written_model float_nodes",
+    "top1_agreement±_share is_within_bounds is_written_model float_nodes",
 )
-_add(
-    "quantized_model",
+_file(
     "quantized.onnx",
-    "file",
     "The model in the chosen format, with its weights. Every stage that takes a model takes this file.",
+    "quantized_model",
 )
 _table(
     "provider_comparison",
@@ -851,16 +779,14 @@ for _name, _prefix, _description in (
         _name,
         f"{_description}, figure by figure and node by node: by how much, and whether that is real.",
         "compared_folder compared_kind compared_figure compared_subject",
-        "comparison_verdict baseline_value candidate_value difference_share difference_low_share difference_high_share "
-        "noise_floor_share latency_change_share adjusted_p_value cliffs_delta baseline_run_count candidate_run_count "
-        "runs_needed_count verdict_reason source_nodes baseline_nodes candidate_nodes",
+        "comparison_verdict baseline_value candidate_value difference±_share noise_floor_share latency_change_share "
+        "adjusted_p_value cliffs_delta baseline_run_count candidate_run_count runs_needed_count verdict_reason "
+        "source_nodes baseline_nodes candidate_nodes",
     )
     _add(f"{_prefix}_text", f"{_name}.md", "page", "The comparison as Markdown, for a pull request.")
     _add(f"{_prefix}_page", f"{_name}.html", "page", "The comparison as a page, with every row.")
-    _add(
-        f"{_prefix}_stacks",
+    _file(
         f"{_prefix}_stacks.folded",
-        "file",
         "Node times of the baseline and of what is compared with it, in whole µs, as folded stacks with two numbers: "
         "flamegraph.pl draws them as a differential flame graph.",
     )
@@ -875,13 +801,13 @@ _table(
     "history_trends",
     "What the newest record did to each of its figures, against the level of the records before it.",
     "compared_kind compared_figure compared_subject",
-    "comparison_verdict level_value figure_value difference_share difference_low_share difference_high_share "
-    "noise_floor_share latency_change_share level_run_count recorded_run_count verdict_reason",
+    "comparison_verdict level_value figure_value difference±_share noise_floor_share latency_change_share "
+    "level_run_count recorded_run_count verdict_reason",
 )
 _add("history_text", "run_history.md", "page", "The history as Markdown: verdicts of the newest record, and changes.")
 _add("history_page", "run_history.html", "page", "The history as a page, with every figure, change and run.")
-_add("metrics", "metrics.prom", "file", "Figures of the run as OpenMetrics text; docs/METRICS.md has the names.")
-_add("metric_lines", "metric_lines.jsonl", "file", "The same figures, a JSON object per line.")
+_file("metrics.prom", "Figures of the run as OpenMetrics text; docs/METRICS.md has the names.")
+_file("metric_lines.jsonl", "The same figures, a JSON object per line.")
 # The pictures of a folder, with their captions.
 PICTURES = {
     "roofline": "Executed nodes under the roof of the host",
@@ -910,15 +836,10 @@ PICTURES = {
     "paired_differences": "Differences between two models that ran in turn, and what a repeat scatters",
     "design_progress": "The best product of each search so far, over the bound, by evaluations",
 }
-_beside = "; a PNG of the same picture is beside it. The report's sidecar covers both."
+_beside = "; a PNG of the same picture is beside it."
 for _name, _caption in PICTURES.items():
-    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _caption + _beside)
-for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
-    _add(
-        f"{_name}_plot",
-        f"plots/{_file}.svg",
-        "picture",
-        f"{_name}.csv under the roofs of the board; a PNG of the same picture is beside it.",
-    )
-_add("report", "report.html", "file", "Tables and pictures of everything in the folder, in one file.")
-_add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")
+    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", f"{_caption}{_beside} The report's sidecar covers both.")
+for _name, _stem in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
+    _add(f"{_name}_plot", f"plots/{_stem}.svg", "picture", f"{_name}.csv under the roofs of the board{_beside}")
+_file("report.html", "Tables and pictures of everything in the folder, in one file.")
+_file("summary.txt", "The closing summary: what an engineer needs to decide.")

@@ -8,33 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One numbered script.
-
-    Attributes:
-        script: its file, or the command that runs it.
-        reads: artifacts that it reads from the folder.
-        writes: artifacts that it writes there; a message about one of them names this stage.
-        writes_too: artifacts of another stage that it writes in the same form.
-        settings: its settings, besides those that every stage has.
-        primary: the artifact by which make and messages know all that it writes; its sidecar is that of the stage.
-        configurations: files of configs/ that it reads whatever its settings are.
-        is_measurement: whether its tables are raw data, which an edited script does not make out of date.
-        is_aside: whether it answers a question of its own, which `make run` leaves out.
-    """
+    """One numbered script, or the command that runs it, with the artifacts that it reads from the folder."""
 
     script: str
     reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    settings: tuple[str, ...] = ()
-    primary: str = ""
-    configurations: tuple[str, ...] = ()
-    is_measurement: bool = False
-    is_aside: bool = False
-    writes_too: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Take the first artifact for the primary one where none is named."""
-        object.__setattr__(self, "primary", self.primary or self.writes[0])
+    writes: tuple[str, ...]  # a message about one of them names this stage
+    settings: tuple[str, ...]  # besides those that every stage has
+    configurations: tuple[str, ...]  # files of configs/ that it reads whatever its settings are
+    writes_too: tuple[str, ...]  # artifacts of another stage that it writes in the same form
+    primary: str  # by which make and messages know all that it writes; its sidecar is that of the stage
+    is_measurement: bool  # its tables are raw data, which an edited script does not make out of date
+    is_aside: bool  # it answers a question of its own, which `make run` leaves out
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -70,14 +54,22 @@ def _stage(
     writes: str,
     settings: str = "",
     *,
+    primary: str = "",
     configurations: str = "",
     writes_too: str = "",
-    **options: Any,
+    is_measurement: bool = False,
+    is_aside: bool = False,
 ) -> None:
-    """Declare a stage. Each field of names is one text, as in the catalogue."""
+    """Declare a stage. Each field of names is one text, as in the catalogue; the first artifact is the primary one."""
     fields = (reads, writes, settings, configurations, writes_too)
     read, written, set_by, configured, also_written = (tuple(text.split()) for text in fields)
-    STAGES[script] = Stage(script, read, written, set_by, configurations=configured, writes_too=also_written, **options)
+    first = primary or written[0]
+    STAGES[script] = Stage(script, read, written, set_by, configured, also_written, first, is_measurement, is_aside)
+
+
+def _measurement(script: str, writes: str, settings: str, *, reads: str = "", **options: Any) -> None:
+    """Declare a measurement that answers a question of its own; most of them read nothing from the folder."""
+    _stage(script, reads, writes, settings, is_measurement=True, is_aside=True, **options)
 
 
 _stage("00_host_ceilings.py", "", "host_ceilings", "threads seconds", is_measurement=True)
@@ -86,8 +78,8 @@ _stage(
     "",
     "ort_trace executed_graph op_latency run_latency latency_summary power_samples host_samples hardware_counters "
     "provider_layers os_events run_disturbances session_latency",
-    "model dim input runs duration warmup threads provider optimization seed sessions run_timeout sensor_rate_hz "
-    "idle powercap_root from_trace executed_graph execution inter_threads accept_partial",
+    "model dim input runs duration warmup threads provider optimization seed sessions run_timeout sensor_rate_hz idle "
+    "powercap_root from_trace executed_graph execution inter_threads accept_partial",
     primary="op_latency",
     is_measurement=True,
 )
@@ -112,14 +104,11 @@ _stage(
     "avg_power_w static_power_w cpu ceilings energy_config energy_model",
     configurations="energy.yaml processors.csv processors.yaml",
 )
-_stage(
+_measurement(
     "28_precision.py",
-    "",
     "format_precision precision_layers precision_mixtures quantized_model",
     "model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget mixed "
     "for_engine threads run_timeout seed",
-    is_measurement=True,
-    is_aside=True,
 )
 _stage(
     "07_fpga_candidates.py",
@@ -128,8 +117,7 @@ _stage(
     "fpga_candidates offload_plan offload_schedule offload_comparison board_resources speedup offload_verdict "
     "offload_uncertainty offload_front replica_plans replica_rates replica_schedule",
     "objective board precision mixed_with launch_per kernel_speedup what_if time_limit effort batch engine min_share "
-    "min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off "
-    "designs",
+    "min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off designs",
     primary="offload_plan",
     configurations="fpga.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml card_energy.yaml replicas.yaml",
 )
@@ -143,9 +131,7 @@ _stage(
 )
 _stage("23_overlay_estimate.py", "op_metrics op_edges", "overlay_layers overlay_summary", "board engine", is_aside=True)
 _stage(
-    "python -m common.fpga kernels",
-    "",
-    "kernels kernels_corrected kernel_ceilings kernels_plot kernels_corrected_plot",
+    "python -m common.fpga kernels", "", "kernels kernels_corrected kernel_ceilings kernels_plot kernels_corrected_plot"
 )
 _stage(
     "08_design_space.py",
@@ -170,90 +156,60 @@ _stage(
     primary="engine_summary",
     is_aside=True,
 )
-_stage(
+_measurement(
     "14_load_search.py",
-    "",
     "load_search load_batch_times load_best",
     f"{MODEL} batch_max {SHARING} {SEARCH} {ERRORS} usd_per_hour avg_power_w {PAYLOAD} seed {TELEMETRY}",
     primary="load_best",
-    is_measurement=True,
-    is_aside=True,
 )
-_stage(
+_measurement(
     "10_load_test.py",
-    "load_best load_search",
     f"{LOAD} load_disturbances",
     f"{MODEL} {SCHEDULE} profile replay until {USERS} {LENGTHS} {PAYLOAD} {BATCHING} sessions {SHARING} {ERRORS} "
     f"{GOODPUT} {TELEMETRY} best",
+    reads="load_best load_search",
     primary="load_summary",
-    is_measurement=True,
-    is_aside=True,
 )
-_stage(
+_measurement(
     "18_load_fleet.py",
-    "",
     "load_fleet",
     f"models dim {SCHEDULE} {BATCHING} sessions {SHARING} search {SEARCH} {ERRORS} {GOODPUT} cluster cluster_address",
-    is_measurement=True,
-    is_aside=True,
 )
-_stage(
+_measurement(
     "19_endurance_test.py",
-    "",
     "endurance endurance_summary",
     f"{MODEL} {SCHEDULE} part {USERS} {LENGTHS} {PAYLOAD} {BATCHING} sessions {SHARING} {ERRORS} {TELEMETRY}",
     primary="endurance_summary",
-    is_measurement=True,
-    is_aside=True,
     writes_too=LOAD,
 )
-_stage(
+_measurement(
     "20_load_interference.py",
-    "",
     "load_interference",
     f"with_model with_dim with_rate {MODEL} {SCHEDULE} {PAYLOAD} {BATCHING} sessions {SHARING} {ERRORS} {TELEMETRY}",
-    is_measurement=True,
-    is_aside=True,
     writes_too=LOAD,
 )
-_stage(
+_measurement(
     "21_loadgen_scenario.py",
-    "",
     "loadgen_summary",
     f"scenario p99_bound {MODEL} rate duration seed {PAYLOAD} {BATCHING} sessions {SHARING} {ERRORS} min_goodput "
     f"{TELEMETRY}",
-    is_measurement=True,
-    is_aside=True,
     writes_too=LOAD,
 )
-_stage(
+_measurement(
     "25_load_endpoint.py",
-    "",
     "load_endpoint",
     f"endpoint served_model served_version endpoint_token tensors connections dim input {SCHEDULE} profile replay "
     f"until {USERS} {BATCHING} {ERRORS} {GOODPUT} {TELEMETRY}",
-    is_measurement=True,
-    is_aside=True,
     writes_too=LOAD,
 )
-_stage(
-    "22_provider_comparison.py",
-    "",
-    "provider_comparison",
-    f"{MODEL} threads optimization seed run_timeout",
-    is_measurement=True,
-    is_aside=True,
-)
-_stage(
+_measurement("22_provider_comparison.py", "provider_comparison", f"{MODEL} threads optimization seed run_timeout")
+_measurement(
     "26_generation.py",
-    "",
     "generation generation_phases generation_summary",
     "model dim prompt tokens answers phase cache cache_room peak_flops mem_bw avg_power_w threads optimization "
     f"run_timeout seed {TELEMETRY}",
     primary="generation_summary",
     configurations="processors.csv processors.yaml",
-    is_measurement=True,
-    is_aside=True,
 )
 _stage(
     "31_decode_plan.py",
@@ -264,30 +220,24 @@ _stage(
     configurations="decoding.yaml card_energy.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml",
     is_aside=True,
 )
-_stage(
+_measurement(
     "27_token_streams.py",
-    "",
     "stream_summary stream_requests stream_tokens",
     f"model dim cache {SCHEDULE} replay input_tokens output_tokens batching in_flight cache_room first_token_bound "
     f"inter_token_bound min_goodput threads optimization run_timeout {TELEMETRY}",
-    is_measurement=True,
-    is_aside=True,
 )
-_stage(
+_measurement(
     "13_npu_profile.py",
-    "",
     "npu_summary npu_page npu_trace npu_nodes npu_runs npu_operators npu_chips npu_chip_nodes npu_bottlenecks "
     "qnn_profile qnn_schematic qnn_op_trace",
-    "model dim input runs rules soc level performance run_timeout seed qnn_csv schematic qhas op_trace graph "
-    "baseline accept_partial",
+    "model dim input runs rules soc level performance run_timeout seed qnn_csv schematic qhas op_trace graph baseline "
+    "accept_partial",
     configurations="bottlenecks.yaml",
-    is_measurement=True,
-    is_aside=True,
 )
 _stage(
     "09_trace_report.py",
-    "run_latency latency_summary op_latency ort_trace os_events run_disturbances power_samples host_samples "
-    "op_metrics op_roofline executed_edges critical_path ops_profile executed_graph fpga_candidates offload_schedule "
+    "run_latency latency_summary op_latency ort_trace os_events run_disturbances power_samples host_samples op_metrics "
+    "op_roofline executed_edges critical_path ops_profile executed_graph fpga_candidates offload_schedule "
     "offload_comparison offload_plan offload_verdict replica_plans replica_schedule load_requests load_batches "
     "load_summary npu_runs npu_nodes",
     "trace plan_trace flamegraph annotated bottlenecks",
@@ -301,21 +251,16 @@ _stage(
     "baseline candidate across_models fail_above",
     is_aside=True,
 )
-_stage(
+_measurement(
     "15_paired_runs.py",
-    "",
     "paired_comparison paired_text paired_page paired_stacks",
     "ab b_with runs warmup dim input seed threads provider optimization run_timeout fail_above",
-    is_measurement=True,
-    is_aside=True,
 )
-_stage(
+_measurement(
     "30_try_mend.py",
-    "bottlenecks node_map latency_summary",
     "mend_trials mended_model",
     "model dim input rule runs warmup seed threads provider optimization run_timeout",
-    is_measurement=True,
-    is_aside=True,
+    reads="bottlenecks node_map latency_summary",
 )
 _stage(
     "16_run_history.py",
@@ -325,24 +270,22 @@ _stage(
     is_aside=True,
 )
 _stage("17_record_run.py", COMPARED, "metrics metric_lines", "append_to commit", is_aside=True)
-_stage(
+_measurement(
     "12_dashboard.py",
-    "host_ceilings",
     "dashboard_summary",
     "model dim input attach port threads provider optimization run_timeout seed avg_power_w usd_per_hour ceilings "
     "alarms public tls_cert tls_key",
+    reads="host_ceilings",
     configurations="dashboard.yaml energy.yaml",
-    is_measurement=True,
-    is_aside=True,
 )
 _stage(
     "06_plots.py",
-    "host_ceilings run_latency latency_summary hardware_counters op_roofline executed_edges critical_path "
-    "op_schedule ops_profile energy_summary efficiency fpga_candidates offload_plan offload_schedule "
-    "offload_comparison board_resources speedup offload_verdict offload_uncertainty offload_front what_if_plans "
-    "replica_plans replica_rates design_points design_mappings design_groups design_convergence design_comparison "
-    "design_summary bottlenecks npu_bottlenecks load_requests load_batches load_summary load_steps load_batch_times "
-    "load_search load_best endurance endurance_summary load_interference load_fleet provider_comparison comparison "
+    "host_ceilings run_latency latency_summary hardware_counters op_roofline executed_edges critical_path op_schedule "
+    "ops_profile energy_summary efficiency fpga_candidates offload_plan offload_schedule offload_comparison "
+    "board_resources speedup offload_verdict offload_uncertainty offload_front what_if_plans replica_plans "
+    "replica_rates design_points design_mappings design_groups design_convergence design_comparison design_summary "
+    "bottlenecks npu_bottlenecks load_requests load_batches load_summary load_steps load_batch_times load_search "
+    "load_best endurance endurance_summary load_interference load_fleet provider_comparison comparison "
     "paired_comparison run_history history_trends format_precision precision_layers precision_mixtures generation "
     "generation_phases generation_summary decode_plans decode_lengths decode_summary engine_calls engine_cells "
     "engine_summary",
