@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Self
 
 from common.cli.flags.settings import Settings
 from common.cli.streams import say, search_line
 from common.process import interrupts
 
 
-class Interruptible:
+class Interruptible(interrupts.FirstNoted):
     """A context within which the first Ctrl-C ends this search and every later one with what they have."""
-
-    def __init__(self) -> None:
-        self._signal = interrupts.FirstNoted()
-
-    def __enter__(self) -> Self:
-        """Let the first Ctrl-C end the searches with what they have, and the next one the program."""
-        self._signal.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Handle Ctrl-C as before."""
-        self._signal.__exit__()
 
     @property
     def is_interrupted(self) -> bool:
         """Return whether Ctrl-C was pressed."""
-        return self._signal.has_come
+        return self.has_come
 
     @property
     def notes(self) -> list[str]:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,9 +21,30 @@ PHASES = ("prefill", "decode")
 SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def positive_int(text: str) -> int:
-    """A whole number of at least 1."""
-    return _bounded(int, text, 1, "a whole number of at least 1")
+def _bounded(
+    convert: Callable[[str], Number], text: str, *, minimum: float, wanted: str, maximum: float = math.inf
+) -> Number:
+    try:
+        value = convert(text)
+        if math.isfinite(value) and minimum <= value <= maximum:
+            return value
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """The type of a whole number that may not be smaller."""
+    return partial(_bounded, int, minimum=minimum, wanted=f"a whole number of at least {minimum}")
+
+
+def between(minimum: int, maximum: int) -> Callable[[str], int]:
+    """The type of a whole number from ``minimum`` to ``maximum``."""
+    wanted = f"a whole number from {minimum} to {maximum:,}"
+    return partial(_bounded, int, minimum=minimum, maximum=maximum, wanted=wanted)
+
+
+positive_int, non_negative_int = at_least(1), at_least(0)
 
 
 def positive_ints(text: str) -> list[int]:
@@ -30,39 +52,8 @@ def positive_ints(text: str) -> list[int]:
     return list(dict.fromkeys(map(positive_int, text.split(","))))
 
 
-def non_negative_int(text: str) -> int:
-    """A whole number of at least 0."""
-    return _bounded(int, text, 0, "a whole number of at least 0")
-
-
-def at_least(minimum: int) -> Callable[[str], int]:
-    """The type of a whole number that may not be smaller."""
-
-    def convert(text: str) -> int:
-        return _bounded(int, text, minimum, f"a whole number of at least {minimum}")
-
-    return convert
-
-
-def between(minimum: int, maximum: int) -> Callable[[str], int]:
-    """The type of a whole number from ``minimum`` to ``maximum``."""
-
-    def convert(text: str) -> int:
-        wanted = f"a whole number from {minimum} to {maximum:,}"
-        value = _bounded(int, text, minimum, wanted)
-        if value > maximum:
-            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
-        return value
-
-    return convert
-
-
 def positive_float(text: str) -> float:
-    """A finite number above 0."""
-    value = _bounded(float, text, 0, "a finite number above 0")
-    if value == 0:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a finite number above 0")
-    return value
+    return _bounded(float, text, minimum=math.ulp(0.0), wanted="a finite number above 0")
 
 
 def share(text: str) -> float:
@@ -73,23 +64,18 @@ def share(text: str) -> float:
     return value
 
 
+def _of_percent(text: str) -> float:
+    return float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+
+
 def percentage(text: str) -> float:
     """``5%`` or ``0.05``, as a share above 0."""
-    try:
-        return positive_float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05") from None
+    return _bounded(_of_percent, text, minimum=math.ulp(0.0), wanted="a share, such as 5% or 0.05")
 
 
 def fraction(text: str) -> float:
     """``0.1%`` or ``0.001``, from 0 to 1."""
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share from 0 to 1, such as 0.1% or 0.001")
-    return value
+    return _bounded(_of_percent, text, minimum=0, maximum=1, wanted="a share from 0 to 1, such as 0.1% or 0.001")
 
 
 def path(text: str) -> Path:
@@ -147,9 +133,8 @@ def _rate_step(text: str) -> tuple[float, float, float]:
     time, _, rates = text.partition(":")
     if not (found := RATES.fullmatch(rates.strip())):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not T:HZ or T:HZ-HZ, such as 60s:10 or 60s:10-50")
-    begin, end = found[1], found[2] or found[1]
-    wanted = "a finite rate of at least 0"
-    return duration(time), _bounded(float, begin, 0, wanted), _bounded(float, end, 0, wanted)
+    rate = partial(_bounded, float, minimum=0, wanted="a finite rate of at least 0")
+    return duration(time), rate(found[1]), rate(found[2] or found[1])
 
 
 def duration_text(seconds: float) -> str:
@@ -160,31 +145,22 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds / SECONDS['ms']:g}ms"
 
 
-def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
-    try:
-        value = convert(text)
-        is_finite = math.isfinite(value)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}") from None
-    if not is_finite or value < minimum:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
-    return value
+def _number_of(text: str, number: Callable[[str], Number]) -> tuple[str, Number]:
+    """``NAME=NUMBER``; the name itself may hold ``=``."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
+    return name, number(value)
 
 
 def binding(text: str) -> tuple[str, int]:
-    """``NAME=NUMBER``: the size of a dynamic dimension."""
-    name, _, value = text.rpartition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
-    return name, non_negative_int(value)  # an empty cache has no rows
+    """``NAME=NUMBER``: the size of a dynamic dimension; an empty cache has no rows."""
+    return _number_of(text, non_negative_int)
 
 
 def factor(text: str) -> tuple[str, float]:
-    """``NAME=NUMBER``: how many times faster; the name itself may hold ``=``."""
-    name, _, value = text.rpartition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
-    return name, positive_float(value)
+    """``NAME=NUMBER``: how many times faster."""
+    return _number_of(text, positive_float)
 
 
 def phase_lengths(text: str) -> tuple[str, tuple[int, ...]]:

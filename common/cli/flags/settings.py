@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -129,30 +130,15 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
+@dataclass(frozen=True)
 class Settings:
-    """Effective settings as attributes, and the origin of each."""
+    """Effective settings as attributes, the origin of each, and the switches of the call, which no sidecar has."""
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        origins: Mapping[str, str],
-        command: str,
-        switches: frozenset[str] = frozenset(),
-    ) -> None:
-        self.values = dict(values)
-        self.origins = dict(origins)
-        self.command = command
-        self.switches = switches  # switches of a single call, which are no setting of a table
-
-    @property
-    def check(self) -> bool:
-        """Whether the stage ends with its checks."""
-        return "check" in self.switches
-
-    @property
-    def all_notes(self) -> bool:
-        """Whether all notes are printed, and not the most important ones alone."""
-        return "all_notes" in self.switches
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    command: str
+    check: bool = False  # the stage ends with its checks
+    all_notes: bool = False  # all notes are printed, and not the most important ones alone
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -181,10 +167,10 @@ class Settings:
         """Return settings in which those without a value (None) take their default from a file called ``origin``."""
         missing = [name for name in defaults if self.values[name] is None]
         values = {**self.values, **{name: defaults[name] for name in missing}}
-        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command, self.switches)
+        return replace(self, values=values, origins={**self.origins, **dict.fromkeys(missing, origin)})
 
     def changed(self, **values: Any) -> Settings:
-        return Settings({**self.values, **values}, self.origins, self.command, self.switches)
+        return replace(self, values={**self.values, **values})
 
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, as the sidecar states them."""
@@ -209,7 +195,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
         write(describe_stage(parser.prog))
         raise SystemExit(0)
-    switches = frozenset(name for name in SWITCHES if given.pop(name, False))
+    switches = {name: given.pop(name, False) for name in SWITCHES}
     _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
     configured = configured_settings(config_path, parser, parser.defaults.keys() - {"config"})  # it names no other
@@ -224,7 +210,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
         if name in ONE_VALUE_A_NAME:
             _refuse_repeated(name, values[name])
     command = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
-    return Settings(values, origins, command, switches)
+    return Settings(values, origins, command, **switches)
 
 
 def _require_working_folder() -> None:

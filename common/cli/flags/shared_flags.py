@@ -16,11 +16,7 @@ KINDS_OF_MODEL = "an ONNX file, a folder of GenAI or optimum, or a name in model
 DECODER: dict[str, Any] = {"default": None, "help": f"a decoder: {KINDS_OF_MODEL}; no default"}
 MODEL = ("--model", "--dim", "--input")  # of the stages that load a model
 SHARED: dict[str, dict[str, Any]] = {
-    "--model": {
-        "default": "resnet50-fp32.onnx",
-        "metavar": "FILE",
-        "help": KINDS_OF_MODEL,
-    },
+    "--model": {"default": "resnet50-fp32.onnx", "metavar": "FILE", "help": KINDS_OF_MODEL},
     "--dim": {
         "type": flag_types.binding,
         "metavar": "NAME=N",
@@ -61,16 +57,8 @@ SHARED: dict[str, dict[str, Any]] = {
         "metavar": "T",
         "help": "end a run that takes longer, with an error",
     },
-    "--seed": {
-        "type": flag_types.non_negative_int,
-        "default": 0,
-        "metavar": "N",
-        "help": "seed of the random inputs",
-    },
-    "--ceilings": {
-        "help": "measured ceilings (default: out/host_ceilings.json, else that of --out)",
-        **FILE,
-    },
+    "--seed": {"type": flag_types.non_negative_int, "default": 0, "metavar": "N", "help": "seed of the random inputs"},
+    "--ceilings": {"help": "measured ceilings (default: out/host_ceilings.json, else that of --out)", **FILE},
     "--rules": {"default": BOTTLENECKS, "help": "rules that find bottlenecks", **FILE},
     "--avg-power-w": {"metavar": "W", "help": "mean power, where no sensor measures it", **AMOUNT},
     "--usd-per-hour": {"metavar": "USD", "help": "price of this host, for the cost", **AMOUNT},
