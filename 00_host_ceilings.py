@@ -51,7 +51,6 @@ from common.sensors.cpu import busy_processors
 from common.table_rows import HostCeilingsDocument
 from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report
 
-SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0
 BUSY_S = 0.5  # time before the measurement in which other work on the host is observed
 MAX_DIFFERENCE = 0.05
@@ -64,7 +63,7 @@ HALVES = {"peak": "fp32", "int8": "int8", "memory": "memory"}
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("00_host_ceilings.py", __doc__ or "")
     parser.shared("--threads")
     text = "measuring time of all slices together, at most 20 s"
     parser.setting("--seconds", type=cli.positive_float, default=10.0, metavar="S", help=text)

@@ -60,12 +60,11 @@ from common.view.node_labels import label_nodes, with_labels
 from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report
 
-SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("01_profile_onnx.py", __doc__ or "")
     run_flags(parser, DEFAULT_RUNS, tuple(OPTIMIZATIONS), EXECUTIONS)
     sensor_flags(parser)
     import_flags(parser)

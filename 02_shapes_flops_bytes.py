@@ -52,11 +52,9 @@ from common.table_rows import OpMetricsRow, PhaseWorkRow
 from common.view.profile.phase_text import phase_notes, phase_report
 from common.view.profile.work_text import left_out, symbolic_report, work_report
 
-SCRIPT = "02_shapes_flops_bytes.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("02_shapes_flops_bytes.py", __doc__ or "")
     parser.shared(*cli.MODEL, "--phase", "--cache")
     return parser
 

@@ -40,24 +40,16 @@ from common.attribution.ownership import attribute, node_map_rows
 from common.attribution.roofline_rows import gap_notes, require_coverage, require_whole, roofline_rows, us_by_part
 from common.fusion.border import executed_traffic
 from common.graphs.source_graph import from_rows
-from common.onnx_graph.executed import (
-    edge_rows,
-    executed_sizes,
-    load_executed_graph,
-    with_traced_shapes,
-    work_in_run,
-)
+from common.onnx_graph.executed import edge_rows, executed_sizes, load_executed_graph, with_traced_shapes, work_in_run
 from common.onnx_graph.malformed import names_model
 from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
 from common.view.node_labels import labels_of, with_labels
 from common.view.profile.phase_text import phase_lines
 from common.view.roofline.roofline_text import contraction_report, roofline_report, work_line
 
-SCRIPT = "03_merge_profile_metrics.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("03_merge_profile_metrics.py", __doc__ or "")
     rate = partial(parser.setting, type=cli.positive_float)
     rate("--peak-flops", metavar="FLOP/S", help="peak of the host (default: measured)")
     rate("--mem-bw", metavar="BYTE/S", help="memory bandwidth of the host (default: measured)")

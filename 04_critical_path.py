@@ -49,11 +49,9 @@ from common.view.node_labels import labels_of
 from common.view.profile.path_text import PathTotals, path_report
 from common.view.profile.phase_text import phase_heading
 
-SCRIPT = "04_critical_path.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("04_critical_path.py", __doc__ or "")
     parser.setting("--model", metavar="FILE", help="refuse tables of another model than this file (or name in models/)")
     parser.setting(
         "--what-if",

@@ -52,11 +52,9 @@ from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
 from common.view.profile.phase_text import token_energy_lines
 
-SCRIPT = "05_energy_estimate.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("05_energy_estimate.py", __doc__ or "")
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
     parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
     parser.setting("--static-power-w", help="power of the same part of the machine when idle", **watts)

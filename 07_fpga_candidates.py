@@ -67,12 +67,11 @@ from common.view.plan.fpga_text import offload_report
 from common.workload.formats import WiderLayers, layers_of, written_mixture
 from common.workload.workload import Workload, scaled
 
-SCRIPT = "07_fpga_candidates.py"
 THRESHOLDS = " and the three --min flags"
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("07_fpga_candidates.py", __doc__ or "")
     add = parser.setting
     text = "plan for the least time of one inference, or for the most frames per second, on several arrays at once"
     add("--objective", default="latency", choices=OBJECTIVES, help=text)

@@ -72,11 +72,9 @@ from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report, steps_report
 
-SCRIPT = "10_load_test.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("10_load_test.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     load_flags.schedule_flags(parser, KINDS)
     load_flags.course_flags(parser)

@@ -66,11 +66,9 @@ from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
 
-SCRIPT = "11_compare_runs.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("11_compare_runs.py", __doc__ or "")
     folder_flags(parser)
     fail_flag(parser)
     return parser

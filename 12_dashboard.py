@@ -62,14 +62,13 @@ from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
 
-SCRIPT = "12_dashboard.py"
 Prepare = Callable[[ContinuousRuns], LiveModel]
 PORT = 8765
 HISTORY = "dashboard.sqlite"
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("12_dashboard.py", __doc__ or "")
     add, file = parser.setting, {"type": cli.path, "metavar": "FILE"}
     parser.shared(*cli.MODEL)
     add("--attach", action="store_true", default=False, help="run no model: show what others post")

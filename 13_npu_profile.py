@@ -58,14 +58,13 @@ from common.timeline.npu_trace import npu_process
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.npu_tables import npu_page, npu_report
 
-SCRIPT = "13_npu_profile.py"
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "run_timeout", "seed")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 OF_SOME_SESSIONS = ("npu_trace", "npu_operators", "npu_chips", "npu_chip_nodes", *RECORDED.values())
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("13_npu_profile.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences on the NPU")
     parser.shared("--rules")

@@ -44,13 +44,12 @@ from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.search_text import search_report
 
-SCRIPT = "14_load_search.py"
 TABLES = ("load_search", "load_batch_times", "load_best")
 PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "normalize", "top_k", "replicate", "out")
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("14_load_search.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     load_flags.bound_flags(parser)
     load_flags.error_flag(parser)

@@ -36,11 +36,9 @@ from common.history.trends import history_failures, history_rows
 from common.messages.errors import CommandLineError
 from common.view.comparison.history_tables import history_markdown, history_page, history_report
 
-SCRIPT = "16_run_history.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("16_run_history.py", __doc__ or "")
     history_flags(parser)
     fail_flag(parser)
     return parser

@@ -39,11 +39,9 @@ from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
 from common.view.comparison.history_tables import commit_name
 
-SCRIPT = "17_record_run.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("17_record_run.py", __doc__ or "")
     record_flags(parser)
     return parser
 

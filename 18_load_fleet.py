@@ -42,11 +42,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.fleet_text import FLEET
 from common.workers import CLUSTERS, Workers
 
-SCRIPT = "18_load_fleet.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("18_load_fleet.py", __doc__ or "")
     parser.setting("--models", type=cli.paths, default=(), metavar="FILE,…", help="ONNX files, or names in models/")
     parser.shared("--dim")
     load_flags.schedule_flags(parser, KINDS)

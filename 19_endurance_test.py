@@ -48,11 +48,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.endurance_text import endurance_report
 from common.view.load.load_text import load_report
 
-SCRIPT = "19_endurance_test.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("19_endurance_test.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     load_flags.schedule_flags(parser, KINDS, duration_s=3600.0)
     parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="length of one part")

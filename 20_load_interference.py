@@ -47,11 +47,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.interference_text import interference_report
 from common.view.load.load_text import load_report
 
-SCRIPT = "20_load_interference.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("20_load_interference.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     parser.setting("--with-model", "--with", metavar="FILE", help="the other model")
     text = "size of a dynamic dimension of the other model; repeatable"

@@ -42,11 +42,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS
 from common.table_rows import LoadSummaryDocument
 from common.view.load.load_text import load_report
 
-SCRIPT = "21_loadgen_scenario.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("21_loadgen_scenario.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     parser.setting("--scenario", choices=tuple(SCENARIOS), default="server", help="scenario of MLPerf LoadGen")
     text = "server: requests per second, mean"

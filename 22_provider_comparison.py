@@ -31,11 +31,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS
 from common.table_rows import ProviderComparisonRow
 from common.view.load.search_text import PROVIDERS
 
-SCRIPT = "22_provider_comparison.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("22_provider_comparison.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)

@@ -33,11 +33,9 @@ from common.messages.errors import CommandLineError
 from common.view.plan.overlay_text import overlay_report
 from common.workload.layer_rows import layers_by_node
 
-SCRIPT = "23_overlay_estimate.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("23_overlay_estimate.py", __doc__ or "")
     parser.shared("--board", default="zcu104")
     parser.shared("--engine")
     return parser

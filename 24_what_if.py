@@ -45,12 +45,11 @@ from common.view.plan.what_if_text import what_if_report
 from common.workload.formats import WiderLayers, layers_of
 from common.workload.workload import Workload
 
-SCRIPT = "24_what_if.py"
 DEFAULTED = ("launch_per", "time_limit", "effort")
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("24_what_if.py", __doc__ or "")
     board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
     search_flags(parser)
     return parser

@@ -47,11 +47,9 @@ from common.metrics.ingest import TOKEN_FILE
 from common.table_rows import LoadEndpointDocument
 from common.view.load.load_text import load_report, steps_report
 
-SCRIPT = "25_load_endpoint.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("25_load_endpoint.py", __doc__ or "")
     load_flags.endpoint_flags(parser)
     parser.shared("--dim", help="size of a free axis, as INPUT.AXIS=N; repeatable")
     parser.shared("--input")

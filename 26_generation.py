@@ -53,11 +53,9 @@ from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given
 from common.sensors.other_work import OtherWork
 from common.view.profile.generation_text import generation_report
 
-SCRIPT = "26_generation.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("26_generation.py", __doc__ or "")
     parser.shared("--model", **cli.DECODER)
     parser.shared("--dim")
     count = {"type": cli.positive_int, "metavar": "N"}

@@ -57,12 +57,11 @@ from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
 from common.view.load.stream_text import stream_report
 
-SCRIPT = "27_token_streams.py"
 US_PER_S = 1e6
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("27_token_streams.py", __doc__ or "")
     parser.shared("--model", **cli.DECODER)
     parser.shared("--dim", "--cache")
     schedule_flags(parser, KINDS)

@@ -52,12 +52,11 @@ from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
 from common.view.plan.answer.precision_text import precision_report
 
-SCRIPT = "28_precision.py"
 USUAL_FORMAT = "int8"
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("28_precision.py", __doc__ or "")
     parser.shared("--model", "--dim")
     parser.shared("--input", help="a .npy file with the samples of an input along its first axis; repeatable")
     add = parser.setting
@@ -110,11 +109,7 @@ def contractions(graph: Graph) -> list[str]:
 
 
 def mix(
-    stage: cli.StageRun,
-    study: Study,
-    scheme: Scheme,
-    layers: Sequence[LayerJudgement],
-    macs: Mapping[str, int | None],
+    stage: cli.StageRun, study: Study, scheme: Scheme, layers: Sequence[LayerJudgement], macs: Mapping[str, int | None]
 ) -> list[Mixture]:
     """Return mixtures of the layers that were judged, each with a run of its own."""
     known, work = movable(layers, macs), sum(count or 0 for count in macs.values())

@@ -41,11 +41,9 @@ from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.view.design.board_text import board_report
 
-SCRIPT = "29_board_arrays.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("29_board_arrays.py", __doc__ or "")
     parser.shared("--board", default="u280")
     parser.setting("--precision", choices=PLAN_PRECISIONS, default=DEFAULT_PRECISION, help="number format of the array")
     text = "most that an array may take of the board: lut, ff, bram36, uram, dsp, memory_channels, or regions"

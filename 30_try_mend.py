@@ -47,13 +47,12 @@ from common.runtime.sessions.session import given_settings
 from common.table_rows import MendTrialsRow
 from common.view.trace.mend_tables import mend_report
 
-SCRIPT = "30_try_mend.py"
 CHECKED_INPUTS = 3  # on which outputs are compared
 GAINS = "gains"
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("30_try_mend.py", __doc__ or "")
     parser.shared(*cli.MODEL)
     text = "rule whose findings are mended; repeatable (default: the first three that have a rewrite)"
     parser.setting("--rule", action="append", default=[], metavar="RULE", help=text)

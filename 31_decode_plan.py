@@ -60,12 +60,11 @@ from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.rows import edge_rows, metrics_row
 from common.view.plan.decode_text import decode_notes, decode_report
 
-SCRIPT = "31_decode_plan.py"
 MEASURES = "26_generation.py"
 
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("31_decode_plan.py", __doc__ or "")
     parser.shared("--model", **cli.DECODER)
     parser.shared("--dim", "--cache")
     parser.shared("--board", default="u280")

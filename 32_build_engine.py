@@ -54,11 +54,9 @@ from common.fpga.rtl.routing import OpenTools, RoutedDesign, route
 from common.onnx_graph.load import load_model
 from common.view.plan.engine_text import engine_report
 
-SCRIPT = "32_build_engine.py"
-
 
 def arguments() -> cli.Parser:
-    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser = cli.Parser("32_build_engine.py", __doc__ or "")
     parser.shared("--model", "--dim", "--seed")
     parser.setting("--board", default="ulx3s", metavar="NAME", help="a name in configs/fabrics, or a YAML file")
     names = {"rows": "rows of the array", "cols": "columns of the array", "simd": "products per element and cycle"}
