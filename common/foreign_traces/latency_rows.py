@@ -1,8 +1,7 @@
-"""The layers of a foreign profile as op_latency, run_latency and latency_summary; what it does not give is None."""
+"""The layers of a foreign profile as op_latency and latency_summary; what it does not give is None."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
@@ -10,26 +9,20 @@ import numpy as np
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
 from common.foreign_traces.matching import Matched
 from common.graphs.graph import Graph, Shape
-from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
+from common.latency.profiled_runs import figures_without_own_runs
 from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import summary
 from common.messages.errors import UnusableValueError
-from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+from common.table_rows import LatencySummaryDocument, OpLatencyRow
 
 NO_PERCENTILES = "the profile has no unprofiled runs: their latency and its percentiles are unknown"
 NOT_CORRECTED = "layer times are not corrected: what profiling added to them is unknown"
+# Columns of op_latency that only a trace of ONNX Runtime fills.
+UNKNOWN = (
+    *("uses_thread_pool", "pool_thread_count", "pool_balance_share", "pool_wait_us", "peak_memory_bytes"),
+    *("live_memory_bytes", "allocated_bytes", "correction_us", "correction_low_us", "correction_high_us"),
+)
 ONE_FIGURE = "the profile has one {figure} per layer: its other statistics are empty"
-
-
-@dataclass(frozen=True, slots=True)
-class LayerStatistics:
-    """Statistics of a layer's time in one run, in µs; a profile with one figure gives no other one."""
-
-    median: float | None
-    mean: float | None
-    min: float | None = None
-    p95: float | None = None
-    std: float | None = None
 
 
 def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[OpLatencyRow]:
@@ -40,59 +33,38 @@ def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[OpLat
 def _row(profile: LayerProfile, layer: Layer, index: int, graph: Graph, warmup: int) -> OpLatencyRow:
     node = graph.by_name[layer.name]
     outputs = [graph.tensors[name] for name in node.outputs]
-    statistics = layer_statistics(layer, warmup)
-    return {
+    row = {
+        **dict.fromkeys(UNKNOWN),
         "executed_node": layer.name,
         "op_type": layer.layer_type,
         "domain": profile.domain,
         "provider": profile.program,
         "execution_index": index,
         "input_count": len(node.inputs),
-        "uses_thread_pool": None,
         "input_shapes": [_extents(graph.tensors[name].shape) for name in node.inputs],
         "output_shapes": [_extents(tensor.shape) for tensor in outputs],
         "output_dtypes": [layer.dtype or tensor.dtype for tensor in outputs],
         "shape_variants": [],
         "sample_count": None if profile.run_count is None else profile.run_count - warmup,
-        "pool_thread_count": None,
-        "pool_balance_share": None,
-        "pool_wait_us": None,
-        "peak_memory_bytes": None,
-        "live_memory_bytes": None,
-        "allocated_bytes": None,
         "events_per_run_count": 1,
-        "raw_median_us": statistics.median,
-        "raw_mean_us": statistics.mean,
-        "raw_min_us": statistics.min,
-        "raw_p95_us": statistics.p95,
-        "raw_std_us": statistics.std,
-        "corrected_median_us": statistics.median,
-        "corrected_mean_us": statistics.mean,
-        "corrected_min_us": statistics.min,
-        "corrected_p95_us": statistics.p95,
-        "corrected_std_us": statistics.std,
-        "correction_us": None,
-        "correction_low_us": None,
-        "correction_high_us": None,
+        **_statistics(layer, warmup, "raw"),
+        **_statistics(layer, warmup, "corrected"),
         "is_correction_dominated": False,
         "raw_total_us": total_us(layer, warmup, profile.run_count),
     }
+    return cast("OpLatencyRow", row)  # the statistics have names that are put together
 
 
 def _extents(shape: Shape) -> list[int | None] | None:
     return None if shape is None else [extent if isinstance(extent, int) else None for extent in shape]
 
 
-def layer_statistics(layer: Layer, warmup: int) -> LayerStatistics:
-    if not layer.run_us:
-        return LayerStatistics(layer.median_us, layer.mean_us)
-    figures = summary(np.array(layer.run_us[warmup:]), "raw")
-    return LayerStatistics(*(figures[f"raw_{field.name}_us"] for field in fields(LayerStatistics)))
-
-
-def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
-    """Return the rows of run_latency, from the start of the first run; none where the profile has no run."""
-    return profiled_run_rows(profile.run_start_us, profile.run_us, warmup)
+def _statistics(layer: Layer, warmup: int, prefix: str) -> dict[str, float | None]:
+    """Return the statistics of a layer's time in one run, in µs; a profile with one figure gives no other one."""
+    if layer.run_us:
+        return summary(np.array(layer.run_us[warmup:]), prefix)
+    unknown = dict.fromkeys(f"{prefix}_{name}_us" for name in ("min", "p95", "std"))
+    return {f"{prefix}_median_us": layer.median_us, f"{prefix}_mean_us": layer.mean_us, **unknown}
 
 
 def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
@@ -106,9 +78,6 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
         "profiled_median_us": float(np.median(counted)) if counted else None,
         "trace_total_us": sum(total_us(layer, warmup, profile.run_count) for layer in profile.layers),
         "trace_event_count": sum(max(1, len(layer.run_us)) for layer in profile.layers),
-        "pool_balance_share": None,
-        "peak_memory_bytes": None,
-        "arena_bytes": None,
         **matched.figures,
     }
     return cast("LatencySummaryDocument", figures)  # names that are put together are no literals

@@ -45,10 +45,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class LayerProfile:
-    """The layers in the order in which they ran.
+    """The layers that took part in a run, in the order in which they ran.
 
     Attributes:
-        layers: those that took part in a run.
         merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
         shapes: of tensors, by names that the model may know.
         run_count: runs behind the times; None where the profile does not have it.

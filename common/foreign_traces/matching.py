@@ -54,11 +54,7 @@ class Matched:
         }
 
     def require(self, path: Path) -> None:
-        """Refuse a profile of another model.
-
-        Raises:
-            PipelineError: one share is below ``LEAST_SHARE``.
-        """
+        """Refuse a profile of another model: one share is below ``LEAST_SHARE``."""
         shares = {
             "of its time": self.time_share,
             "of the model's contractions": self.contraction_share,

@@ -26,11 +26,9 @@ Owners = Mapping[str, str]  # layer by source node
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The layer of each node that a run computes.
+    """The layer of each node that a run computes, and notes on what the profile does not give.
 
-    Attributes:
-        served: the served layer of each layer that serves another one; empty where the model does not know it.
-        notes: what the profile does not give.
+    ``served`` has the layer that each serving layer serves; empty where the model does not know it.
     """
 
     owner: Owners
@@ -55,11 +53,9 @@ def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
     merged = frozenset(names.nodes(profile.merged))
     owner = _owner(graph, profile, named, merged)
     known = {**named, **{name: owner[name] for name in merged if name in owner}}
-    time, contractions_share = (
-        time_share(profile.layers, {*named.values()}, served),
-        contraction_share(graph, known, {} if profile.names_contractions else owner),
-    )
-    matched = Matched(time, contractions_share, profile.operation_share)
+    of_contractions = contraction_share(graph, known, {} if profile.names_contractions else owner)
+    time = time_share(profile.layers, {*named.values()}, served)
+    matched = Matched(time, of_contractions, profile.operation_share)
     contractions = [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
     with_others = {named[name] for name in contractions if name in named}
     shared = [name for name in contractions if name not in known and owner.get(name) in with_others]
@@ -74,7 +70,21 @@ def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str])
     for layer in profile.layers:
         owner.update(dict.fromkeys((name for name in layer.fills if name not in owner), layer.name))
     _name_contractions(graph, profile.layers, owner)
-    return _filled(graph, profile, owner, merged, _idle(graph))
+    place, idle = {layer.name: index for index, layer in enumerate(profile.layers)}, _idle(graph)
+    free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]
+
+    def give_downstream(nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            before = [owner[writer] for writer in _writers(graph, node) if writer in owner]
+            if before and node.name not in owner:
+                owner[node.name] = max(before, key=place.__getitem__)
+
+    give_downstream(node for node in free if node.name not in merged)
+    for node in (node for node in reversed(free) if node.name not in owner):
+        if after := [owner[name] for name in graph.readers(node) if name in owner]:
+            owner[node.name] = min(after, key=place.__getitem__)
+    give_downstream(free)
+    return owner
 
 
 def _between(unnamed: Sequence[str]) -> list[str]:
@@ -181,19 +191,3 @@ def read_tensors(graph: Graph, node: Node) -> list[str]:
 
 def _writers(graph: Graph, node: Node) -> list[str]:
     return [graph.producer[name] for name in read_tensors(graph, node) if name in graph.producer]
-
-
-def _filled(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str], idle: Set[str]) -> dict[str, str]:
-    place = {layer.name: index for index, layer in enumerate(profile.layers)}
-    owner = dict(named)
-    free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]
-    for node in (node for node in free if node.name not in merged):
-        if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
-            owner[node.name] = max(before, key=place.__getitem__)
-    for node in (node for node in reversed(free) if node.name not in owner):
-        if after := [owner[name] for name in graph.readers(node) if name in owner]:
-            owner[node.name] = min(after, key=place.__getitem__)
-    for node in (node for node in free if node.name not in owner):
-        if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
-            owner[node.name] = max(before, key=place.__getitem__)
-    return owner

@@ -70,18 +70,14 @@ class Dependence:
     """Dependence of neighbours in one series.
 
     Attributes:
-        samples: in their order.
-        ordered: by size.
         is_queue: whether the least factor is that of a queue.
         is_long_enough: whether the series is worth enough independent samples for limits of its mean and deviation.
     """
 
     def __init__(self, samples: Samples, least_factor: float = 1.0) -> None:
-        """Look for dependence.
+        """Look for dependence in one or more samples, in their order.
 
-        Args:
-            samples: in their order; at least one.
-            least_factor: least variance factor, from what is known besides the series.
+        ``least_factor`` is the least variance factor, from what is known besides the series.
         """
         self.samples = samples
         self.ordered = np.sort(samples)
@@ -144,17 +140,13 @@ def _autoregressive_factor(correlation: float, count: int) -> float:
 
 
 def queue_factor(utilization: float, service_us: Samples, gaps_us: Samples) -> float:
-    """Return the variance factor of the latencies of a queue with one server.
+    """Return the variance factor of the latencies of a queue with one server, from times of calls and between arrivals.
 
     With Poisson arrivals and exponential service the waiting times have a closed form: their asymptotic variance (Daley
     1968; Whitt, Planning Queueing Simulations, Management Science 35, 1989) over their variance. Other times scale it
     as in heavy traffic, by the mean of the asymptotic variabilities of service and arrivals (:func:`_variability`). The
-    factor grows fast with the utilization, which a short load knows badly, so its upper limit at 95 % counts.
-
-    Args:
-        utilization: share of its time that the server is in calls; from 1 on there is no such factor.
-        service_us: time of each call.
-        gaps_us: times between arrivals.
+    factor grows fast with the utilization, which a short load knows badly, so its upper limit at 95 % counts. The
+    utilization is the share of its time that the server is in calls; from 1 on there is no such factor.
     """
     if not 0 < utilization < 1:
         return 1.0

@@ -54,12 +54,7 @@ class Histogram:
         self.min_ns = self.max_ns = 0
 
     def record(self, duration_ns: int) -> None:
-        """Count one duration.
-
-        Raises:
-            IndexError: it takes more than 63 bits.
-            ValueError: it is negative.
-        """
+        """Count one duration; IndexError: it takes more than 63 bits; ValueError: it is negative."""
         if duration_ns < 0:
             raise ValueError(f"a duration of {duration_ns} ns")
         shift = max(0, duration_ns.bit_length() - SUB_BUCKET_BITS - 1)
@@ -73,11 +68,7 @@ class Histogram:
         self.count += 1
 
     def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
-        """Count a whole series.
-
-        Raises:
-            ValueError: one is negative.
-        """
+        """Count a whole series; errors are those of :meth:`record`."""
         for duration_ns in durations_ns.tolist():
             self.record(duration_ns)
 
@@ -125,12 +116,7 @@ class Histogram:
         }
 
     def dependent_percentile_us(self, quantile: float, factor: float) -> Estimate:
-        """Estimate a quantile in µs whose limits are those of fewer independent durations.
-
-        Args:
-            quantile: of all durations.
-            factor: variance factor; see :mod:`common.latency.dependence`.
-        """
+        """Estimate a quantile in µs whose limits are those of fewer independent durations, by their variance factor."""
         estimate = self.percentile_us(quantile)
         if estimate.value is None:
             return estimate

@@ -68,8 +68,7 @@ def _lines(
 def encoded(durations_ns: Durations, most_ns: int = HOUR_NS) -> str:
     """Return a histogram in format V2: a head, and the counts of its cells; compressed, in base64.
 
-    Args:
-        most_ns: largest value that a reader makes room for.
+    A reader makes room for values up to ``most_ns``.
     """
     counts = _counts(durations_ns)
     head = struct.pack(">iiiiqqd", V2_COOKIE, len(counts), 0, DIGITS, SMALLEST_NS, most_ns, 1.0)

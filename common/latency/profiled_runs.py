@@ -8,10 +8,13 @@ from typing import Any
 from common.latency.statistics import FIGURES, Estimate, estimate_columns
 from common.table_rows import RunLatencyRow
 
-# Fields of latency_summary that need runs without the profiler, or the process that ran them.
+# Fields of latency_summary that need runs without the profiler, or the process that ran them; the last six are in some
+# profiles.
 _OF_OWN_RUNS = (
     *("graph_optimization", "steady_state", "steady_start_index", "session_creation_us", "first_run_us"),
     *("min_us", "max_us", "profiling_overhead_fraction", "is_alternating", "peak_resident_bytes"),
+    *("matched_time_share", "matched_contraction_share", "matched_operation_share"),
+    *("pool_balance_share", "peak_memory_bytes", "arena_bytes"),
 )
 
 
@@ -23,7 +26,7 @@ def figures_without_own_runs() -> dict[str, Any]:
 
 
 def profiled_run_rows(start_us: Sequence[float], latency_us: Sequence[float], warmup: int) -> list[RunLatencyRow]:
-    """Return the rows of run_latency, from the start of the first run."""
+    """Return the rows of run_latency, from the start of the first run; none where the profile has no run."""
     return [
         {
             "is_profiled": True,

@@ -44,13 +44,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunSeries:
-    """Runs of one session, in their order.
+    """Runs of one session, in their order: number from 0, start and duration of each.
 
-    Attributes:
-        run_indices: number of each run in the series, from 0.
-        starts_s: start of each run.
-        latencies_us: duration of each run.
-        node_spans: when the nodes ran, by run index; only for the runs of interest.
+    ``node_spans`` say when the nodes ran, by run index; only for the runs of interest.
     """
 
     is_profiled: bool

@@ -30,9 +30,7 @@ def student_quantile(degrees: int, probability: float) -> float:
 def with_sessions(columns: Mapping[str, float | None], sessions: Sequence[Samples]) -> dict[str, float | None]:
     """Return figures whose limits also cover the difference between sessions; a single session changes nothing.
 
-    Args:
-        columns: as :func:`common.latency.statistics.figures` gives them for the runs of all sessions.
-        sessions: the runs of each.
+    ``columns`` are what :func:`common.latency.statistics.figures` gives for the runs of all sessions.
     """
     result = dict(columns)
     if len(sessions) == 1:

@@ -47,12 +47,9 @@ class Estimate:
 
 
 def percentile(samples: Samples, quantile: float, least_factor: float = 1.0) -> Estimate:
-    """Estimate a quantile of a series, whose neighbours may depend on each other; see :func:`ordered_percentile`.
+    """Estimate a quantile of a series in its order, whose neighbours may depend on each other.
 
-    Args:
-        samples: in their order.
-        quantile: between 0 and 1.
-        least_factor: see :class:`common.latency.dependence.Dependence`.
+    See :func:`ordered_percentile`, and :class:`common.latency.dependence.Dependence` for the least factor.
     """
     return _percentile(Dependence(samples, least_factor), quantile)
 
@@ -68,15 +65,10 @@ def quantile_factor(series: Dependence, quantile: float) -> float:
 
 
 def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -> Estimate:
-    """Estimate a quantile with distribution-free limits (:func:`limit_ranks`).
+    """Estimate a quantile of sorted samples with distribution-free limits (:func:`limit_ranks`).
 
-    The limits are those of as many independent samples as say as much. A limit is None where these are too few; all is
-    None where even independent samples would be.
-
-    Args:
-        ordered: samples by size.
-        quantile: between 0 and 1.
-        factor: variance factor of the share of samples beyond the quantile.
+    The limits are those of as many independent samples as say as much, by the variance factor of the share beyond the
+    quantile. A limit is None where these are too few; all is None where even independent samples would be.
     """
     if limit_ranks(len(ordered), quantile)[1] is None:
         return Estimate()
@@ -87,13 +79,8 @@ def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -
 def dependent_ranks(count: int, quantile: float, factor: float) -> tuple[int, int | None]:
     """Return the ranks of the samples that limit a quantile of dependent samples; see :func:`limit_ranks`.
 
-    The limits are those of fewer independent samples. Each of these stands for as many of the series, by size: a lower
-    limit is the smallest of those, an upper one the largest.
-
-    Args:
-        count: samples of the series.
-        quantile: between 0 and 1.
-        factor: variance factor of the share of samples beyond the quantile.
+    The limits are those of fewer independent samples, by the variance factor of the share beyond the quantile. Each of
+    these stands for as many of the series, by size: a lower limit is the smallest of those, an upper one the largest.
     """
     independent = int(count / factor)
     lower, upper = limit_ranks(independent, quantile)
@@ -175,12 +162,7 @@ def _deviation_influences(series: Dependence) -> Samples:
 
 
 def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, int]:
-    """Return the figures without limits, and how many samples of this kind would about do.
-
-    Args:
-        samples: in their order; at least one.
-        least_factor: see :class:`common.latency.dependence.Dependence`.
-    """
+    """Return the figures without limits of one or more samples, and how many of this kind would about do."""
     series = Dependence(samples, least_factor)
     mean, jitter = mean_and_deviation(series)
     counts = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.attribution.ownership import owners as attributed
-from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
+from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, summary_figures, warm_up
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
 from common.foreign_traces.matching import Matched, contraction_share, time_share
@@ -16,6 +16,7 @@ from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import Format, read_profile
 from common.graphs.graph import Graph
 from common.graphs.operators import ATTENTION, INSERTED
+from common.latency.profiled_runs import profiled_run_rows
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.executed import SavedGraph, graph_bytes, saved_graph
 from common.onnx_graph.load import LoadedModel
@@ -25,7 +26,6 @@ from common.profiling.recording import (
     conclude_recording,
     read_recorded_trace,
     recorded_latencies,
-    recorded_runs,
     recording_figures,
     require_dimensions_of,
     require_graph_of,
@@ -49,10 +49,9 @@ GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says 
 
 @dataclass(frozen=True, slots=True)
 class ImportedProfile:
-    """A profile as the tables of 01.
+    """A profile as the tables of 01, and the file of the executed graph.
 
     Attributes:
-        executed: the executed graph; ``executed_graph`` is its file.
         facts: what the profile states of the recorded session, for the sidecars.
         lacks: why the tables are incomplete.
         trace: the profile itself, where it is a trace of ONNX Runtime.
@@ -86,7 +85,6 @@ class RecordedSession:
     """The files of a session that was recorded elsewhere, and what the user knows of it.
 
     Attributes:
-        profile: what the program wrote.
         executed: the graph that it executed, None where it saved none.
         threads: intra-op threads; None: as the profile states them.
         warmup: runs to leave out at the start; None: those that the profile shows.
@@ -109,11 +107,7 @@ class RecordedSession:
 def recorded_session(values: Mapping[str, Any], given: Collection[str]) -> RecordedSession:
     """Return what is given of a session that was recorded elsewhere.
 
-    Args:
-        given: quantities that the command line gives; others of a measurement are without effect.
-
-    Raises:
-        UnusableValueError: the profile is missing, or a setting of a measurement is given.
+    A setting of a measurement that the command line gives is an UnusableValueError, and so is a missing profile.
     """
     if not values["from_trace"]:
         alone = "executed_graph" if values["executed_graph"] else "accept_partial"
@@ -150,7 +144,7 @@ def imported_layers(session: RecordedSession, program: Format, model: Graph) -> 
         executed,
         graph_bytes(executed),
         latency_rows(profile, executed, warmup),
-        run_rows(profile, warmup),
+        profiled_run_rows(profile.run_start_us, profile.run_us, warmup),
         summary_figures(profile, ownership.matched, threads, warmup),
         {
             "program": program,
@@ -164,11 +158,7 @@ def imported_layers(session: RecordedSession, program: Format, model: Graph) -> 
 
 
 def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[str, int]) -> ImportedProfile:
-    """Read a trace of ONNX Runtime and the graph that it executed.
-
-    Args:
-        model: the model with its dimensions bound.
-        dimensions: the sizes of these dimensions.
+    """Read a trace of ONNX Runtime and the graph that it executed; ``dimensions`` are those that the model has bound.
 
     Raises:
         PipelineError: a file is damaged, or they are not of one session of this model.
@@ -193,7 +183,7 @@ def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[s
         executed,
         saved.content,
         node_rows(latencies, executed, recording.warmup),
-        recorded_runs(recording),
+        profiled_run_rows(trace.run_start_us, trace.run_duration_us, recording.warmup),
         {**recording_figures(recording, latencies), **matched.figures},
         recording.facts,
         [*notes, *recording.notes, *recording.lacks],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,14 +34,6 @@ class NodeLatency:
     is_correction_dominated: bool
     wake_up: OverheadCost | None = None  # of the thread pool, a part of the correction
 
-    @classmethod
-    def uncorrected(cls, node: NodeTrace, input_count: int, warmup: int) -> NodeLatency:
-        """Make the statistics of a node whose profiling cost is unknown; they leave out ``warmup`` runs."""
-        raw = np.array(node.run_us[warmup:])
-        statistics = {**summary(raw, "raw"), **summary(raw, "corrected")}
-        events = _events_per_run(node, warmup)
-        return cls(node, input_count, len(raw), events, None, statistics, float(raw.sum()), False)
-
 
 def operand_counts(executed: Graph) -> dict[str, int]:
     """Return the number of operands that each node has; an absent optional one does not count."""
@@ -55,20 +47,20 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
     contains the cost around the events of its bodies.
 
     Args:
-        measurement: the runs, with their trace.
         input_counts: operands of each executed node (the trace omits prepacked weights).
         folder: where the calibration writes its traces.
 
     Raises:
         PipelineError: the trace has nodes that the executed graph lacks.
     """
-    require_same_nodes(measurement.trace, input_counts.keys())
+    if strangers := [name for name in measurement.trace.nodes if name not in input_counts]:
+        raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")
     nodes, counts = list(measurement.trace.nodes.values()), traced_input_counts(measurement.trace, input_counts)
     kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
     estimated = estimate(kinds.values(), measurement.settings.threads, folder)
     overheads = {name: estimated[kind] for name, kind in kinds.items()}
     costs, warmup, wakes = run_costs(nodes, overheads), measurement.profiled_warmup, waking_node(nodes)
-    latencies = [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
+    latencies = [node_latency(node, counts[node.name], warmup, costs[node.name]) for node in nodes]
     return [
         replace(latency, wake_up=overheads[wakes].wake_up) if latency.node.name == wakes else latency
         for latency in latencies
@@ -104,25 +96,14 @@ def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> 
     return costs
 
 
-def _node_latency(node: NodeTrace, input_count: int, costs: Samples, warmup: int) -> NodeLatency:
-    raw, costs = np.array(node.run_us[warmup:]), costs[:, warmup:]
-    events = _events_per_run(node, warmup)
-    correction = OverheadCost(*map(float, np.median(costs, axis=1)))
-    statistics = {**summary(raw, "raw"), **summary(np.clip(raw - costs[0], 0, None), "corrected")}
-    dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
-    return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), dominated)
-
-
-def _events_per_run(node: NodeTrace, warmup: int) -> int:
-    return max(1, round(float(np.mean(node.run_events[warmup:]))))
-
-
-def require_same_nodes(trace: Trace, executed: Set[str]) -> None:
-    """Refuse a trace of nodes that the executed graph does not have.
-
-    Raises:
-        PipelineError: naming them.
-    """
-    strangers = [name for name in trace.nodes if name not in executed]
-    if strangers:
-        raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")
+def node_latency(node: NodeTrace, input_count: int, warmup: int, costs: Samples | None) -> NodeLatency:
+    """Return a node's statistics without the ``warmup`` runs; ``costs`` are its own of :func:`run_costs`, if known."""
+    corrected = raw = np.array(node.run_us[warmup:])
+    correction, is_dominated = None, False
+    if costs is not None:
+        corrected = np.clip(raw - costs[0, warmup:], 0, None)
+        correction = OverheadCost(*map(float, np.median(costs[:, warmup:], axis=1)))
+        is_dominated = float(np.median(raw)) < DOMINATED_BELOW * correction.median_us
+    events = max(1, round(float(np.mean(node.run_events[warmup:]))))
+    statistics = {**summary(raw, "raw"), **summary(corrected, "corrected")}
+    return NodeLatency(node, input_count, len(raw), events, correction, statistics, float(raw.sum()), is_dominated)

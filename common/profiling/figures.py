@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +33,7 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
         "shape_variants": node.shapes.rows(),
         "sample_count": latency.sample_count,
         "events_per_run_count": latency.events_per_run,
-        **asdict(node_utilization(node, warmup)),
+        **node_utilization(node, warmup),
         **latency.statistics,
         "correction_us": correction.median_us if correction else None,
         "correction_low_us": correction.low_us if correction else None,
@@ -72,7 +71,7 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         "is_alternating": measurement.is_alternating,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
         "trace_event_count": measurement.trace.event_count,
-        **asdict(run_utilization(measurement.trace, measurement.profiled_warmup)),
+        **run_utilization(measurement.trace, measurement.profiled_warmup),
         "peak_resident_bytes": peak_resident_bytes(),
         "matched_time_share": None,
         "matched_contraction_share": None,

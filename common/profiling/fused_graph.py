@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +26,29 @@ NUMBER = re.compile(r"(\d+)$")  # the runtime numbers the parts of one session a
 
 
 def complete_executed_graph(executed: Path, assigned: Sequence[AssignedNode], provider: str, trace: Trace) -> None:
-    """Write the executed graph of a compiling provider; for other providers the runtime has already saved it.
+    """Write the executed graph of a compiling provider, without weights; any other one the runtime has already saved.
 
     Args:
-        executed: where :func:`create_session` was asked to save it.
-        assigned: the nodes that the runtime gave to the provider.
+        executed: where :func:`create_session` was asked to save it; the graph that the provider was given is beside it.
+        assigned: the nodes that the runtime gave to the provider, which are all nodes of that graph.
         provider: full name of the execution provider.
-
-    Raises:
-        PipelineError: see :func:`write_fused_graph`.
-    """
-    if compiles(provider) and trace.nodes:
-        write_fused_graph(executed.with_name(GIVEN_GRAPH), executed, assigned, trace.nodes.values())
-
-
-def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode], traced: Iterable[NodeTrace]) -> None:
-    """Write the executed graph, without weights.
-
-    Args:
-        given: the graph that the provider was given, as the runtime saved it.
-        assigned: the nodes that the runtime gave to the provider, which are all nodes of the graph.
 
     Raises:
         PipelineError: the parts are not those of the saved graph, or not as many as the trace has nodes.
     """
-    model = onnx.load(given, load_external_data=False)
+    if not compiles(provider) or not trace.nodes:
+        return
+    model = onnx.load(executed.with_name(GIVEN_GRAPH), load_external_data=False)
     parts = _parts(model.graph, assigned)
-    fused = sorted(traced, key=_number)
+    fused = sorted(trace.nodes.values(), key=_number)
     if len(fused) != len(parts):
         problem = f"has {len(fused)} nodes, the provider took {len(parts)} parts of the graph"
         raise PipelineError("the trace", problem, "profile on the CPU")
     weights = {tensor.name for tensor in model.graph.initializer}
-    nodes = [_fused(part, trace, parts, model.graph, weights) for part, trace in zip(parts, fused, strict=True)]
+    nodes = [_fused(part, traced, parts, model.graph, weights) for part, traced in zip(parts, fused, strict=True)]
     del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
     model.graph.node.extend(nodes)
-    onnx.save(model, target)
+    onnx.save(model, executed)
 
 
 def _number(node: NodeTrace) -> int:

@@ -19,12 +19,7 @@ OVERHEAD_WARNING_FRACTION = 0.10
 def latency_notes(
     summary: Mapping[str, Any], latencies: Sequence[NodeLatency], more: Sequence[SessionRuns] = ()
 ) -> list[str]:
-    """Return notes on missing limits, the cost of profiling, further sessions, and the stability of the series.
-
-    Args:
-        latencies: of the executed nodes.
-        more: the runs of further sessions.
-    """
+    """Return notes on missing limits, the cost of profiling, ``more`` sessions, and the stability of the series."""
     first = summary["sample_count"] - sum(len(session.counted_us) for session in more)
     return [*_tails(summary), *_profiling(summary, first, latencies), *_sessions(more), *_stability(summary)]
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ WARMUP_ROUNDS = 3
 BLOCKS = 12
 BLOCK_ROUNDS = 5
 MOST_OPERANDS = 256  # of a chain; each event records the shapes of all operands, in every round
+MOST_POOL_OPERANDS = 3  # of the chains of the thread pool
 # Below this multiple of the correction, a node's time is more that of the profiler than that of the node.
 DOMINATED_BELOW = 4
 
@@ -89,7 +91,7 @@ class Chain:
 
 def chains(kind: OverheadClass) -> tuple[Chain, ...]:
     """Return two operators of the class of up to 50 µs; those of the pool class are large enough to be shared."""
-    count = min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count
+    count = min(kind.input_count, MOST_POOL_OPERANDS) if kind.uses_thread_pool else kind.input_count
     if not kind.uses_thread_pool:
         op_type = "Relu" if count <= 1 else "Sum"
         operands = max(count, 1)
@@ -106,36 +108,32 @@ def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict
 
     Chains of the thread pool have up to three operands. For more operands, the extra cost is that without the pool.
     """
-    wanted = set(kinds)
-    measured = {kind: measure(kind, threads, folder) for kind in _measurable(wanted)}
+
+    @cache
+    def measured(uses_thread_pool: bool, input_count: int) -> Samples:
+        return measure(OverheadClass(uses_thread_pool, input_count), threads, folder)
+
     result = {}
-    for kind in wanted:
-        costs = measured[_nearest(kind)]
-        if kind.uses_thread_pool and kind.input_count > 3:
-            many, three = OverheadClass(False, kind.input_count), OverheadClass(False, 3)
-            more = np.median(measured[many], axis=1) - np.median(measured[three], axis=1)
-            more[2:] = 0.0  # the operands do not wake the pool
-            costs = costs + np.clip(more, 0, None)[:, np.newaxis]
+    for kind in sorted(set(kinds), key=lambda kind: (kind.uses_thread_pool, kind.input_count)):
+        operands = min(kind.input_count, MOST_POOL_OPERANDS) if kind.uses_thread_pool else kind.input_count
+        costs = measured(kind.uses_thread_pool, operands)
+        if operands < kind.input_count:
+            costs = costs + _of_operands(measured(False, operands), measured(False, kind.input_count))
         result[kind] = Overhead(*map(_cost, costs))
     return result
+
+
+def _of_operands(few: Samples, many: Samples) -> Samples:
+    """Return what more operands cost inside an event and around it, by medians of blocks; they do not wake the pool."""
+    more = np.clip(np.median(many, axis=1) - np.median(few, axis=1), 0, None)
+    more[2:] = 0.0
+    return np.asarray(more[:, np.newaxis])
 
 
 def _cost(samples: Samples) -> OverheadCost:
     """Return median and quartiles, floored at zero."""
     low, median, high = np.clip(np.quantile(samples, (0.25, 0.5, 0.75)), 0, None)
     return OverheadCost(float(median), float(low), float(high))
-
-
-def _nearest(kind: OverheadClass) -> OverheadClass:
-    return OverheadClass(kind.uses_thread_pool, min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count)
-
-
-def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
-    needed = {_nearest(kind) for kind in wanted}
-    for kind in wanted:
-        if kind.uses_thread_pool and kind.input_count > 3:
-            needed |= {OverheadClass(False, kind.input_count), OverheadClass(False, 3)}
-    return sorted(needed, key=lambda kind: (kind.uses_thread_pool, kind.input_count))
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
@@ -146,9 +144,8 @@ def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
     if kind.input_count > MOST_OPERANDS:
         counts = MOST_OPERANDS // 2, MOST_OPERANDS
         half, most = (measure(replace(kind, input_count=count), threads, folder) for count in counts)
-        more = np.clip(np.median(most, axis=1) - np.median(half, axis=1), 0, None) / (counts[1] - counts[0])
-        more[2:] = 0.0  # the operands do not wake the pool
-        return most + more[:, np.newaxis] * (kind.input_count - MOST_OPERANDS)
+        more = _of_operands(half, most) / (counts[1] - counts[0])
+        return most + more * (kind.input_count - MOST_OPERANDS)
     return np.concatenate([_measured(chain, kind, threads, folder) for chain in chains(kind)], axis=1)
 
 

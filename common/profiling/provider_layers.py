@@ -29,15 +29,11 @@ class ProviderLayers:
 
 
 def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, source: Graph) -> ProviderLayers:
-    """Measure the layers that a provider ran.
+    """Measure the layers that a provider ran; only a note where the counters of a compiling provider cannot be read.
 
     Args:
         folder: where :func:`create_session` left the graph that the provider was given.
-        feeds: an array per graph input.
         source: the model, which names the source node of a layer.
-
-    Returns:
-        Rows and notes; a note without rows where the counters of a compiling provider cannot be read.
     """
     if not compiles(settings.provider):
         return ProviderLayers((), ())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -19,16 +19,16 @@ from typing import Any, cast
 
 from common.graphs.graph import Graph
 from common.graphs.operators import CONTRACTIONS
-from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
+from common.latency.profiled_runs import figures_without_own_runs
 from common.latency.slow_runs import leading_slow_runs
 from common.messages.errors import PipelineError, UnusableValueError
-from common.profiling.correction import NodeLatency, traced_input_counts
+from common.profiling.correction import NodeLatency, node_latency, traced_input_counts
 from common.profiling.trace.events import RUNTIME_CUT
 from common.profiling.trace.names import model_names
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import Trace, keep_runs, read_complete_runs
 from common.profiling.trace.utilization import run_utilization
-from common.table_rows import LatencySummaryDocument, RunLatencyRow
+from common.table_rows import LatencySummaryDocument
 
 NOT_CORRECTED = "node times are not corrected: the cost of profiling on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
@@ -66,10 +66,9 @@ class Recording:
 
     @property
     def facts(self) -> dict[str, Any]:
-        events, runs = self.trace.recorded_count, self.trace.run_count
         return {
-            "event_count": events,
-            "run_count": runs,
+            "event_count": self.trace.recorded_count,
+            "run_count": self.trace.run_count,
             "provider": self.provider,
             "threads": self.threads,
             "warmup": self.warmup,
@@ -179,11 +178,7 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
-    """Check that a trace, of the file ``path``, was recorded from an executed graph.
-
-    Raises:
-        PipelineError: naming nodes that the graph lacks, or has with another operator.
-    """
+    """Refuse a trace, of the file ``path``, with nodes that the graph lacks, or has with another operator."""
     known = {(node.name, node.op_type) for node in executed.nodes}
     strangers = [node.name for node in trace.nodes.values() if (node.name, node.op_type) not in known]
     if strangers:
@@ -192,11 +187,7 @@ def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
 
 
 def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:
-    """Check that an executed graph was made from a model: both have the same inputs and outputs.
-
-    Raises:
-        PipelineError: only one of them has an input or output; the error names it.
-    """
+    """Refuse an executed graph whose inputs or outputs are not those of the model that it was made from."""
     for kind in ("input", "output"):
         names = [_names(graph, kind) for graph in (executed, model)]
         if differing := sorted(names[0] ^ names[1]):
@@ -211,11 +202,7 @@ def _names(graph: Graph, kind: str) -> set[str]:
 
 
 def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Check that the model's dimensions are bound to the sizes that the trace, of the file ``path``, was recorded with.
-
-    Raises:
-        PipelineError: an input or output of the model was recorded with another shape.
-    """
+    """Refuse a trace, of the file ``path``, in which an input or output of the model has another shape."""
     ends = {*model.outputs, *(name for name, tensor in model.tensors.items() if tensor.kind == "input")}
     for name, traced in _traced_shapes(executed, trace):
         bound = model.tensors[name].shape if name in ends else None
@@ -225,11 +212,7 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
 
 
 def require_sizes_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Check that most contractions wrote as much as the nodes of the same names do: exporters reuse names.
-
-    Raises:
-        PipelineError: half or more of those that can be compared wrote tensors of other sizes.
-    """
+    """Refuse a trace where half or more of the comparable contractions wrote other sizes: exporters reuse names."""
     compared = [*_written_contractions(model, executed, trace)]
     strange = [entry for entry in compared if prod(entry[1]) != prod(entry[2])]  # a fused node may have another rank
     if strange and 2 * len(strange) >= len(compared):
@@ -275,7 +258,7 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
     """Return statistics of every node; the trace omits some operands, and the corrected times are the raw ones."""
     trace, warmup = recording.trace, recording.warmup
     counts = traced_input_counts(trace, input_counts)
-    return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]
+    return [node_latency(node, counts[name], warmup, None) for name, node in trace.nodes.items()]
 
 
 def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
@@ -288,15 +271,6 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
         "profiled_median_us": recording.median_us,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
         "trace_event_count": recording.trace.event_count,
-        **asdict(run_utilization(recording.trace, recording.warmup)),
-        "matched_time_share": None,
-        "matched_contraction_share": None,
-        "matched_operation_share": None,
+        **run_utilization(recording.trace, recording.warmup),
     }
     return cast("LatencySummaryDocument", figures)  # names that are put together are no literals
-
-
-def recorded_runs(recording: Recording) -> list[RunLatencyRow]:
-    """Return the rows of run_latency: the ``model_run`` events, from the start of the first one."""
-    trace = recording.trace
-    return profiled_run_rows(trace.run_start_us, trace.run_duration_us, recording.warmup)

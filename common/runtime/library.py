@@ -26,11 +26,7 @@ ort.set_default_logger_severity(SILENT)
 
 
 def path_text(path: Path) -> str:
-    """Return a path as the runtime takes it.
-
-    Raises:
-        PipelineError: some of its bytes are not UTF-8.
-    """
+    """Return a path as the runtime takes it; PipelineError: some of its bytes are not UTF-8."""
     text = str(path)
     try:
         text.encode()

@@ -6,19 +6,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from common.messages.errors import PipelineError
-from common.runtime.inputs.values import Feeds
+from common.runtime.inputs.values import Array, Feeds
 from common.runtime.providers.provider_table import CPU, offered_providers
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.stoppable import StoppableRuns
 from common.table_rows import ProviderComparisonRow
 
-Array: TypeAlias = npt.NDArray[Any]
 RUNS = 20
 RUNS_S = 5.0  # no more runs begin after this time
 
@@ -42,10 +40,9 @@ class OutputDistance:
 
 @dataclass(frozen=True, slots=True)
 class ProviderResult:
-    """The outcome of one provider.
+    """The outcome of one provider; ``problem`` says why it does not run the model.
 
     Attributes:
-        problem: why it does not run the model; empty where it does.
         call_us: median time of a run, the first one left out.
         errors: how far each output is from the CPU's.
     """

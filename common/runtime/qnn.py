@@ -80,8 +80,7 @@ class OutputError:
 class QnnFiles:
     """The files of a recording; one that the profiling level does not give is None.
 
-    Attributes:
-        errors: of each result; none for a model that was compiled before, because the CPU cannot run that.
+    There are no ``errors`` for a model that was compiled before, because the CPU cannot run that.
     """
 
     profile: Path
@@ -105,11 +104,7 @@ def level_gap(level: str) -> str:
 
 
 def require_onnx(model: Path) -> None:
-    """Refuse the formats of QNN's own tools, which the provider takes only within an ONNX model.
-
-    Raises:
-        PipelineError: the file is one of them.
-    """
+    """Refuse the formats of QNN's own tools, which the provider takes only within an ONNX model."""
     if problem := NOT_ONNX.get(model.suffix.lower()):
         raise PipelineError(model, problem, WRAP)
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from common.profiling import correction, overhead
-from common.profiling.correction import _node_latency, correct, run_costs
+from common.profiling.correction import correct, node_latency, run_costs
 from common.profiling.overhead import (
     BLOCK_ROUNDS,
     WARMUP_ROUNDS,
@@ -165,7 +165,7 @@ def traced(name, run_us, events=None, pool=False, owner="", inputs=()):
 def latency(node, inside, warmup=0):
     """A node's statistics, where one event costs so much."""
     flat = run_costs([node], {node.name: Overhead(OverheadCost(*inside), OverheadCost(2, 1, 3))})[node.name]
-    return _node_latency(node, 1, flat, warmup)
+    return node_latency(node, 1, warmup, flat)
 
 
 def test_the_correction_is_subtracted_floored_and_not_rescaled():

@@ -11,15 +11,16 @@ from onnx import TensorProto, helper, numpy_helper
 from common.graphs.graph import Graph, Node, Tensor
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling import provider_layers
-from common.profiling.fused_graph import complete_executed_graph, write_fused_graph, write_static
+from common.profiling.fused_graph import complete_executed_graph, write_static
 from common.profiling.runs.measurement import left_on_cpu, require_provider
 from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.providers import openvino_layers
 from common.runtime.providers.openvino_layers import LayerCounters, ProviderLayer
-from common.runtime.providers.provider_check import AssignedNode, assignment, require_assignment
+from common.runtime.providers.provider_check import AssignedNode, assigned_nodes, require_assignment
 from common.runtime.providers.provider_table import (
     CPU,
     PROVIDERS,
+    chosen_provider,
     compiles,
     find_provider,
     offered_providers,
@@ -133,7 +134,7 @@ def test_a_provider_that_lists_itself_while_the_cpu_runs_all():
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     made = ort.InferenceSession(chain("Relu", "Sigmoid"), options, providers=[AZURE])
     assert made.get_providers()[0] == AZURE
-    assert assignment(made) == {"n0": CPU, "n1": CPU}
+    assert {node.name: node.provider for node in assigned_nodes(made)} == {"n0": CPU, "n1": CPU}
     left = r"did not take n0 \(Relu on CPUExecutionProvider\), n1 \(Sigmoid on CPUExecutionProvider\); profile on"
     with pytest.raises(PipelineError, match=f"<provider> {AZURE}: {left}"):
         create_session(chain("Relu", "Sigmoid"), SessionSettings(1, AZURE))
@@ -194,7 +195,7 @@ def test_a_plug_in_is_chosen_by_its_device(monkeypatch):
     monkeypatch.setattr(ort, "get_ep_devices", lambda: [device])
     given = []
     options = type("O", (), {"add_provider_for_devices": lambda _, *arguments: given.append(arguments)})()
-    assert session._chosen(options, SessionSettings(1, "PlugExecutionProvider")) == {}
+    assert chosen_provider(options, "PlugExecutionProvider", 1) == {}
     assert given == [([device], {})]
     assert resolve_provider("plugexecutionprovider") == "PlugExecutionProvider"
 
@@ -258,7 +259,7 @@ def test_each_part_becomes_one_node_named_as_in_the_trace(tmp_path):
     given_graph(tmp_path / "given.onnx")
     nodes = [traced("EP_sub_9_10", "EP-sub_9", OPENVINO), traced("EP_sub_9_2", "EP-sub_8", OPENVINO)]
     parts = assigned(matmul=4, relu=4, sigmoid=7)
-    write_fused_graph(tmp_path / "given.onnx", tmp_path / "executed.onnx", parts, nodes)
+    complete_executed_graph(tmp_path / "executed.onnx", parts, OPENVINO, trace_of(*nodes))
     written = onnx.load(tmp_path / "executed.onnx").graph
     found = [(node.name, node.op_type, [*node.input], [*node.output]) for node in written.node]
     assert found == [("EP_sub_9_2", "EP-sub_8", ["x"], ["t"]), ("EP_sub_9_10", "EP-sub_9", ["t"], ["y"])]
@@ -272,21 +273,22 @@ def test_one_part_needs_no_names(tmp_path):
         node.name = ""
     onnx.save(model, tmp_path / "given.onnx")
     parts = [AssignedNode("", "", OPENVINO, 0)] * 3
-    write_fused_graph(tmp_path / "given.onnx", tmp_path / "out.onnx", parts, [traced("a_0", "a", OPENVINO)])
+    complete_executed_graph(tmp_path / "out.onnx", parts, OPENVINO, trace_of(traced("a_0", "a", OPENVINO)))
     (node,) = onnx.load(tmp_path / "out.onnx").graph.node
     assert ([*node.input], sorted(node.output)) == (["x"], ["t", "y"])
     parts[0] = AssignedNode("", "", OPENVINO, 1)
     with pytest.raises(PipelineError, match="nodes of one name in several parts"):
-        write_fused_graph(tmp_path / "given.onnx", tmp_path / "out.onnx", parts, [])
+        complete_executed_graph(tmp_path / "out.onnx", parts, OPENVINO, trace_of(traced("a_0", "a", OPENVINO)))
 
 
 def test_a_trace_or_an_assignment_of_another_graph_is_refused(tmp_path):
     given_graph(tmp_path / "given.onnx")
     target = tmp_path / "executed.onnx"
-    with pytest.raises(PipelineError, match="has 0 nodes, the provider took 1 parts"):
-        write_fused_graph(tmp_path / "given.onnx", target, assigned(matmul=0, relu=0, sigmoid=0), [])
+    two = trace_of(traced("a", "a", OPENVINO), traced("b", "b", OPENVINO))
+    with pytest.raises(PipelineError, match="has 2 nodes, the provider took 1 parts"):
+        complete_executed_graph(target, assigned(matmul=0, relu=0, sigmoid=0), OPENVINO, two)
     with pytest.raises(PipelineError, match="is not the one that the provider took"):
-        write_fused_graph(tmp_path / "given.onnx", target, assigned(matmul=0, relu=0), [traced("a", "a", OPENVINO)])
+        complete_executed_graph(target, assigned(matmul=0, relu=0), OPENVINO, trace_of(traced("a", "a", OPENVINO)))
     assert not target.exists()
 
 
@@ -308,7 +310,7 @@ def test_shapes_are_bound_as_fed(tmp_path):
 def test_the_graph_that_a_compiling_provider_is_given_is_saved_beside(tmp_path, monkeypatch):
     """The CPU stands in for it: what is saved is the graph before any optimization of the provider's own."""
     monkeypatch.setattr(session, "compiles", lambda name: name == "Fake")
-    monkeypatch.setattr(session, "_chosen", lambda options, settings: {"providers": [CPU]})
+    monkeypatch.setattr(session, "chosen_provider", lambda *_: {"providers": [CPU]})
     monkeypatch.setattr(session, "require_assignment", lambda made, provider: None)
     create_session(chain("Relu", "Sigmoid"), SessionSettings(1, "Fake"), optimized=tmp_path / "executed.onnx")
     assert [node.op_type for node in onnx.load(tmp_path / GIVEN_GRAPH).graph.node] == ["Relu", "Sigmoid"]

@@ -69,13 +69,9 @@ class TorchCalls:
 def read_calls(path: Path) -> TorchCalls:
     """Read a profile; refuse one that is cut short, holds no operator, or has only kernels of no operator."""
     events = read_events(path)
-    if not events.operators.call_indices:
-        raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
-    return _calls(path, events)
-
-
-def _calls(path: Path, events: TorchEvents) -> TorchCalls:
     operators = events.operators
+    if not operators.call_indices:
+        raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
     start_us, time_us, thread = (
         np.array(column) for column in (operators.start_us, operators.time_us, operators.thread)
     )
@@ -84,16 +80,17 @@ def _calls(path: Path, events: TorchEvents) -> TorchCalls:
     forward = _forward(events, outer)
     if not forward:
         raise PipelineError(path, "holds no operator of a forward pass", "record what calls the model")
-    chosen_thread = events.steps[0][2] if events.steps else int(_worked_us(forward, time_us, thread).argmax())
+    worked_us = np.bincount(thread[forward], weights=time_us[forward])  # by each thread
+    chosen_thread = events.steps[0][2] if events.steps else int(worked_us.argmax())
     chosen = [index for index in forward if thread[index] == chosen_thread]
     if not any(times[chosen] > 0):
         problem = "holds no operator whose kernels have a time" if events.kernels else "holds no operator with a time"
         raise PipelineError(path, problem, "record it again, with ProfilerActivity.CPU and that of the accelerator")
     runs = _runs(path, chosen, start_us, np.array(operators.call_index), sorted(events.steps))
     calls = [*operators.call_indices]
-    sequences = Counter(tuple(int(operators.call_index[index]) for index in run) for run in runs)
-    common = sequences.most_common(1)[0][0]
-    kept = [run for run in runs if tuple(int(operators.call_index[index]) for index in run) == common]
+    sequences = [tuple(int(operators.call_index[index]) for index in run) for run in runs]
+    common = Counter(sequences).most_common(1)[0][0]
+    kept = [run for run, sequence in zip(runs, sequences, strict=True) if sequence == common]
     starts = [float(start_us[run[0]]) for run in kept]
     ends = [float(start_us[run[-1]] + time_us[run[-1]]) for run in kept]
     return TorchCalls(
@@ -129,10 +126,6 @@ def _without_counters(operators: TorchOperators, forward: Sequence[int]) -> list
     if any(place < 0 or name_of[place] != "add_" for place in counters):
         return [*forward]
     return [index for place, index in enumerate(forward) if place not in counters]
-
-
-def _worked_us(outer: Sequence[int], time_us: Times, thread: Indices) -> Times:
-    return np.bincount(thread[outer], weights=time_us[outer]).astype(np.float64)
 
 
 def _outermost(operators: TorchOperators) -> tuple[list[int], Indices]:

@@ -45,10 +45,7 @@ class TorchCall:
 class TorchOperators:
     """Figures of each operator, in arrays: a file may hold millions.
 
-    Attributes:
-        number: External id of the operator, or -1.
-        is_named: whether the name has a namespace.
-        is_backward: whether it computes gradients.
+    ``number`` is its External id, or -1. ``is_named``: its name has a namespace.
     """
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)

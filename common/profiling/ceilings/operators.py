@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,19 +25,18 @@ QUANTIZED_OPERANDS = ("xs", "xz", "w", "ws", "wz", "xs", "xz")
 X86 = ("x86_64", "amd64")
 Shape = tuple[int, ...]
 Array = npt.NDArray[Any]
+Constants = dict[str, Array]  # by the name of the operand
 Dtype = np.dtype[Any]
 FLOAT, BYTE, WIDE = np.dtype(np.float32), np.dtype(np.int8), np.dtype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A model with inputs ``x0``, ``x1`` … of one shape and type, and the output ``y`` of the same shape.
+    """A model with inputs ``x0``, ``x1`` … of one shape and ``kind``, and the output ``y`` of the same shape.
 
     Attributes:
         roof: the ceiling that its rate measures.
-        label: text for the report.
         amount: FLOPs, operations or bytes of one run.
-        kind: element type of the inputs.
         output: element type of the output.
     """
 
@@ -68,86 +69,77 @@ def quantized_activation() -> Dtype:
 
 
 def matmul(side: int, roof: str = FP32) -> Operator:
-    """Make a square product with a constant right operand: 2·side³ FLOPs."""
-    shape, kind = (side, side), half_dtype(roof)
-    model = _model([helper.make_node("MatMul", ["x0", "w"], ["y"])], shape, {"w": _weights(shape, kind)}, kind, kind)
-    return Operator(roof, "MatMul", _square("MatMul", roof, side), 2.0 * side**3, model, shape, kind, kind)
+    """Make a square product with a constant right operand, in a 16-bit format or in float32: 2·side³ FLOPs."""
+    kind = np.dtype(helper.tensor_dtype_to_np_dtype(HALF_FORMATS.get(roof, TensorProto.FLOAT)))
+    return _product("MatMul", roof, side, {"w": _weights((side, side), kind)}, kind, kind)
 
 
 def gemm(side: int) -> Operator:
     """Make a fully connected layer with transposed weights and a bias: 2·side³ FLOPs without the bias."""
-    shape = (side, side)
-    node = helper.make_node("Gemm", ["x0", "w", "b"], ["y"], transB=1)
-    model = _model([node], shape, {"w": _weights(shape), "b": _weights((side,))})
-    return Operator(FP32, "Gemm", _square("Gemm", FP32, side), 2.0 * side**3, model, shape)
-
-
-def conv(channels: int, kernel: int) -> Operator:
-    """Make a chain of convolutions that keep the shape: 2·kernel²·channels²·pixels FLOPs each, borders included."""
-    shape, names = (1, channels, IMAGE, IMAGE), _chain_names(CHAIN)
-    nodes = [
-        helper.make_node("Conv", [names[step], "w"], [names[step + 1]], pads=[kernel // 2] * 4) for step in range(CHAIN)
-    ]
-    model = _model(nodes, shape, {"w": _weights((channels, channels, kernel, kernel))})
-    return Operator(FP32, "Conv", _window("Conv", FP32, channels, kernel), _in_chain(channels, kernel), model, shape)
+    return _product("Gemm", FP32, side, {"w": _weights((side, side)), "b": _weights((side,))}, transB=1)
 
 
 def matmul_integer(side: int) -> Operator:
     """Make a product of bytes into 32 bits, as in dynamic quantization: 2·side³ operations."""
-    shape, kind, op_type = (side, side), quantized_activation(), "MatMulInteger"
-    model = _model([helper.make_node(op_type, ["x0", "w"], ["y"])], shape, {"w": _weights(shape, BYTE)}, kind, WIDE)
-    return Operator(INT8, op_type, _square(op_type, INT8, side), 2.0 * side**3, model, shape, kind, WIDE)
+    return _product("MatMulInteger", INT8, side, {"w": _weights((side, side), BYTE)}, quantized_activation(), WIDE)
 
 
 def qlinear_matmul(side: int) -> Operator:
     """Make a product of bytes into bytes, as in static quantization: 2·side³ operations without scaling."""
-    shape, kind, op_type = (side, side), quantized_activation(), "QLinearMatMul"
-    node = helper.make_node(op_type, ["x0", *QUANTIZED_OPERANDS], ["y"])
-    model = _model([node], shape, {"w": _weights(shape, BYTE), **_scales(kind)}, kind, kind)
-    return Operator(INT8, op_type, _square(op_type, INT8, side), 2.0 * side**3, model, shape, kind, kind)
+    kind = quantized_activation()
+    return _product("QLinearMatMul", INT8, side, _quantized((side, side), kind), kind, kind)
+
+
+def conv(channels: int, kernel: int) -> Operator:
+    """Make a chain of convolutions that keep the shape: 2·kernel²·channels²·pixels FLOPs each, borders included."""
+    return _convolutions("Conv", FP32, kernel, {"w": _weights((channels, channels, kernel, kernel))}, FLOAT)
 
 
 def qlinear_conv(channels: int, kernel: int) -> Operator:
     """Make the chain of convolutions in bytes; scaling is not counted."""
-    shape, kind, names, op_type = (
-        (1, channels, IMAGE, IMAGE),
-        quantized_activation(),
-        _chain_names(CHAIN),
-        "QLinearConv",
-    )
-    nodes = [
-        helper.make_node(op_type, [names[step], *QUANTIZED_OPERANDS], [names[step + 1]], pads=[kernel // 2] * 4)
-        for step in range(CHAIN)
-    ]
-    weights = {"w": _weights((channels, channels, kernel, kernel), BYTE), **_scales(kind)}
-    model, label = _model(nodes, shape, weights, kind, kind), _window(op_type, INT8, channels, kernel)
-    return Operator(INT8, op_type, label, _in_chain(channels, kernel), model, shape, kind, kind)
+    kind = quantized_activation()
+    return _convolutions("QLinearConv", INT8, kernel, _quantized((channels, channels, kernel, kernel), kind), kind)
 
 
 def add(size: int, roof: str = MEMORY, chain: int = 1) -> Operator:
     """Make a chain of additions, each of which reads two arrays of ``size`` bytes and writes a third."""
-    names, shape = _chain_names(chain), (size // FLOAT.itemsize,)
-    nodes = [helper.make_node("Add", [names[step], "x1"], [names[step + 1]]) for step in range(chain)]
+    shape = (size // FLOAT.itemsize,)
+    nodes = [helper.make_node("Add", [read, "x1"], [written]) for read, written in pairwise(_chain_names(chain))]
     text = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
     label, moved = f"Add {roof}, 3 arrays of {text}", float(STREAM_OPERANDS * size * chain)
     return Operator(roof, "Add", label, moved, _model(nodes, shape, {}, input_count=2), shape, input_count=2)
 
 
-def half_dtype(roof: str) -> Dtype:
-    """Return the element type of a 16-bit format; float32 for any other name."""
-    return np.dtype(helper.tensor_dtype_to_np_dtype(HALF_FORMATS.get(roof, TensorProto.FLOAT)))
+def _product(
+    op_type: str,
+    roof: str,
+    side: int,
+    constants: Constants,
+    kind: Dtype = FLOAT,
+    output: Dtype = FLOAT,
+    **attributes: Any,
+) -> Operator:
+    shape, label = (side, side), f"{op_type} {roof}, {side}×{side}×{side}"
+    node = helper.make_node(op_type, ["x0", *_operands(constants)], ["y"], **attributes)
+    model = _model([node], shape, constants, kind, output)
+    return Operator(roof, op_type, label, 2.0 * side**3, model, shape, kind, output)
 
 
-def _square(op_type: str, roof: str, side: int) -> str:
-    return f"{op_type} {roof}, {side}×{side}×{side}"
+def _convolutions(op_type: str, roof: str, kernel: int, constants: Constants, kind: Dtype) -> Operator:
+    channels, operands, pads = len(constants["w"]), _operands(constants), [kernel // 2] * 4
+    shape, label = (1, channels, IMAGE, IMAGE), f"{kernel}×{kernel}, {channels} channels of {IMAGE}×{IMAGE}"
+    nodes = [
+        helper.make_node(op_type, [read, *operands], [written], pads=pads)
+        for read, written in pairwise(_chain_names(CHAIN))
+    ]
+    amount = 2.0 * CHAIN * kernel**2 * channels**2 * IMAGE**2
+    model = _model(nodes, shape, constants, kind, kind)
+    return Operator(roof, op_type, f"{op_type} {roof}, {label}", amount, model, shape, kind, kind)
 
 
-def _window(op_type: str, roof: str, channels: int, kernel: int) -> str:
-    return f"{op_type} {roof}, {kernel}×{kernel}, {channels} channels of {IMAGE}×{IMAGE}"
-
-
-def _in_chain(channels: int, kernel: int) -> float:
-    return 2.0 * CHAIN * kernel**2 * channels**2 * IMAGE**2
+def _operands(constants: Constants) -> Sequence[str]:
+    """Return the operands behind the first one: the constants, with a scale and a zero point behind each in bytes."""
+    return QUANTIZED_OPERANDS if "ws" in constants else [*constants]
 
 
 def _chain_names(length: int) -> list[str]:
@@ -162,22 +154,23 @@ def _weights(shape: Shape, kind: Dtype = FLOAT) -> Array:
     return (random.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))).astype(kind)
 
 
-def _scales(kind: Dtype) -> dict[str, Array]:
-    scale = np.array(SCALE, FLOAT)
-    return {"xs": scale, "ws": scale, "xz": np.array(ZERO_POINT, kind), "wz": np.array(0, BYTE)}
+def _quantized(shape: Shape, kind: Dtype) -> Constants:
+    """Return weights in bytes with the scales and zero points of weights and activations."""
+    scale, zero = np.array(SCALE, FLOAT), np.array(0, BYTE)
+    return {"w": _weights(shape, BYTE), "xs": scale, "ws": scale, "xz": np.array(ZERO_POINT, kind), "wz": zero}
 
 
 def _model(
     nodes: list[NodeProto],
     shape: Shape,
-    weights: dict[str, Array],
+    constants: Constants,
     kind: Dtype = FLOAT,
     output: Dtype = FLOAT,
     input_count: int = 1,
 ) -> bytes:
     takes = [_value(f"x{index}", shape, kind) for index in range(input_count)]
-    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "ceiling", takes, [_value("y", shape, output)], constants)
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "ceiling", takes, [_value("y", shape, output)], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     model.ir_version = IR_VERSION
     return bytes(model.SerializeToString())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import onnx
@@ -17,19 +18,14 @@ from common.messages.errors import PipelineError
 from common.profiling.ceilings import operators
 from common.profiling.ceilings.operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings.slices import Subject, TimedOperator
-from common.runtime.inputs.values import Value, bound_run, value_of
+from common.runtime.inputs.values import Value, bound, value_of
 from common.runtime.sessions.session import SessionSettings, create_session
 
 CONVERSIONS = QUANTIZERS | {"Cast", "DynamicQuantizeLinear"}
 
 
 def operators_by_threads(stream_bytes: int, resident_bytes: Mapping[int, Iterable[int]]) -> dict[int, list[Operator]]:
-    """List the operators to measure, by thread count.
-
-    Args:
-        stream_bytes: size of each array that streams from memory.
-        resident_bytes: size of the arrays that stay in a cache, by thread count.
-    """
+    """List the operators by thread count, from the bytes of an array that streams and of those that stay in a cache."""
     narrow = [
         operators.matmul_integer(SIDE),
         operators.qlinear_matmul(SIDE),
@@ -78,11 +74,7 @@ def builder(by_threads: Mapping[int, Sequence[Operator]]) -> Callable[[], list[T
 
 
 def _operands(operator: Operator) -> tuple[Value, ...]:
-    """Make the inputs and the output.
-
-    Raises:
-        PipelineError: they do not fit into memory.
-    """
+    """Make the inputs and the output; raise PipelineError where they do not fit into memory."""
     try:
         inputs = [value_of(operator.operand()) for _ in range(operator.input_count)]
         return (*inputs, value_of(operator.operand().astype(operator.output, copy=False)))
@@ -94,6 +86,6 @@ def _operands(operator: Operator) -> tuple[Value, ...]:
 def _timed_operator(operator: Operator, threads: int, values: tuple[Value, ...]) -> TimedOperator:
     """Create a session with its inputs and its output bound."""
     session = create_session(operator.model, SessionSettings(threads))
-    run = bound_run(session, {f"x{index}": value for index, value in enumerate(values[:-1])}, {"y": values[-1]})
+    binding = bound(session, {f"x{index}": value for index, value in enumerate(values[:-1])}, {"y": values[-1]})
     subject = Subject(operator.roof, threads, operator.op_type, operator.label, operator.operand_bytes)
-    return TimedOperator(subject, operator.amount, run, values)
+    return TimedOperator(subject, operator.amount, partial(session.run_with_iobinding, binding), values)

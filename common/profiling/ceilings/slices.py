@@ -62,7 +62,6 @@ def measure_slices(
     Args:
         build: returns the same operators in the same order each time, with new sessions and arrays.
         seconds: time of the slices of all epochs together; the time to build comes on top.
-        clock: seconds.
     """
     rates: dict[Subject, tuple[list[float], list[float]]] = {}
     for epoch in range(EPOCHS):

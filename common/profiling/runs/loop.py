@@ -40,11 +40,7 @@ class Budget:
     duration_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a warm-up beyond the stored runs: later runs could not be distinguished from it.
-
-        Raises:
-            UnusableValueError: the warm-up is that long.
-        """
+        """Refuse a warm-up beyond the stored runs: later runs could not be distinguished from it."""
         if self.warmup >= CAPACITY:
             raise UnusableValueError("warmup", f"{self.warmup} is not below {CAPACITY:,}", "give fewer runs")
 
@@ -73,12 +69,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What a session runs.
+    """What a session runs: ``content`` instead of the file's own, if it is given.
 
-    Attributes:
-        feeds: an array per input.
-        content: what to run instead of the file's content.
-        is_alone: whether only one session of the model is held at a time.
+    ``is_alone``: only one session of the model is held at a time.
     """
 
     model: Path
@@ -163,13 +156,9 @@ class Runs:
 
 
 def prepare(plan: SessionPlan, folder: Path) -> Sessions:
-    """Create both sessions, and run the model for the first time.
+    """Create both sessions, and run the model for the first time; PipelineError: the runtime refuses or fails.
 
-    Args:
-        folder: where the trace and the executed graph (``executed.onnx``) are left.
-
-    Raises:
-        PipelineError: the runtime refuses or fails.
+    The trace and the executed graph (``executed.onnx``) are left in the folder.
     """
     plain, feeds, cold = open_plain(plan)
     return Sessions(plan.model, plain, open_traced(plan, folder, feeds), feeds, cold)
@@ -223,7 +212,6 @@ def take_turns(
     The order of several models is turned round after each turn, so that drift meets all alike.
 
     Args:
-        models: new sessions of each model.
         budget: length of the measurement; it counts unprofiled runs.
         progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
             the warm-up.
@@ -232,7 +220,9 @@ def take_turns(
     Raises:
         PipelineError: a run failed before one of each session was counted.
     """
-    warmup_due, due = _profiled_runs(models, budget)
+    events = max(sessions.traced.events_per_run for sessions in models)
+    warmup_due, due = traceable_runs(events, budget.warmup)
+    due = due if budget.duration_s else min(budget.runs, due)
     recorded = [(sessions, Recorder(budget.stored_runs), Recorder(warmup_due + due)) for sessions in models]
     failure = ""
 
@@ -240,7 +230,10 @@ def take_turns(
         counted = (
             step * warmup_due // budget.warmup if share is None else warmup_due + math.ceil(due * share - ROUNDING)
         )
-        _turn(recorded, step, counted)
+        for sessions, plain, profiled in recorded[:: 1 if step % 2 else -1]:
+            lap(sessions.plain, sessions.feeds, plain, sessions.model)
+            if profiled.count < counted:
+                lap(sessions.traced.session, sessions.feeds, profiled, sessions.model)
 
     try:
         repeat(budget, turn, progress, between_runs)
@@ -277,31 +270,11 @@ def repeat(
         between_runs()
 
 
-def _profiled_runs(models: Sequence[Sessions], budget: Budget) -> tuple[int, int]:
-    """Return how many runs are profiled during the warm-up and after it: as many as a trace of each model can hold."""
-    events = max(sessions.traced.events_per_run for sessions in models)
-    warmup_due, due = traceable_runs(events, budget.warmup)
-    return warmup_due, due if budget.duration_s else min(budget.runs, due)
-
-
 def traceable_runs(events_per_run: int, warmup: int) -> tuple[int, int]:
     """Return how many runs a trace holds during the warm-up and after it, at most."""
     most = max(2 if 2 * events_per_run < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events_per_run)
     warmup_due = min(warmup, most // 2)
     return warmup_due, most - warmup_due
-
-
-def _turn(recorded: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
-    """Let each model have its runs once, the first one last in every second turn."""
-    for sessions, plain, profiled in recorded[:: 1 if step % 2 else -1]:
-        _step(sessions, plain, profiled, profiled_due)
-
-
-def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
-    """Do an unprofiled run, and a profiled one if fewer than are due have been done."""
-    lap(sessions.plain, sessions.feeds, plain, sessions.model)
-    if profiled.count < profiled_due:
-        lap(sessions.traced.session, sessions.feeds, profiled, sessions.model)
 
 
 def lap(session: Session, feeds: Operands, runs: Recorder, model: Path) -> None:

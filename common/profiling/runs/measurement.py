@@ -11,7 +11,7 @@ import numpy as np
 
 from common.latency.dependence import Samples
 from common.latency.recorder import Recorder
-from common.latency.run import RunSeries
+from common.latency.run import NodeSpan, RunSeries
 from common.latency.slow_runs import slow_limit_us
 from common.latency.steady_state import SteadyState, steady_state
 from common.messages.errors import PipelineError
@@ -19,7 +19,7 @@ from common.profiling.fused_graph import complete_executed_graph
 from common.profiling.runs.loop import ColdStart, EndedSession, Runs
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_trace
-from common.profiling.trace.timeline import RunClock, RunTimeline, run_timelines, sound_runs
+from common.profiling.trace.timeline import RunClock, run_timelines, sound_runs
 from common.runtime.providers.provider_check import SHAPE_DTYPES, SHAPE_ELEMENTS, SHAPE_OPERATORS, refuse
 from common.runtime.providers.provider_table import CPU, find_provider
 from common.runtime.sessions.session import SessionSettings
@@ -79,7 +79,6 @@ class Measurement:
         trace: the kept runs of the trace; a lost trace has no nodes.
         kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
             the trace, not its latency.
-        steady: the steady part of the unprofiled runs.
         failure: why the measurement ended early; empty if it did not.
         bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
         more: further sessions, each of which had a process of its own.
@@ -132,7 +131,7 @@ class Measurement:
         trace = keep_runs(read_trace(self.trace_file, bodies, partial=True), self.kept)
         return replace(self, trace=trace, bodies=bodies)
 
-    def timelines(self, runs: Collection[int]) -> dict[int, RunTimeline]:
+    def timelines(self, runs: Collection[int]) -> dict[int, tuple[NodeSpan, ...]]:
         """Return when each node ran in some profiled runs; runs that the trace lacks or times wrongly are left out."""
         if not runs or not self.recorded.nodes:
             return {}
@@ -146,8 +145,7 @@ def observed_runs(measurement: Measurement) -> tuple[RunSeries, RunSeries]:
     """
     profiled = measurement.profiled.counted(is_profiled=True)
     slow = profiled.where(profiled.latencies_us > slow_limit_us(profiled.latencies_us))
-    timelines = measurement.timelines({*slow.run_indices.tolist()})
-    spans = {index: timeline.spans for index, timeline in timelines.items()}
+    spans = measurement.timelines({*slow.run_indices.tolist()})
     return measurement.plain.counted(is_profiled=False), replace(profiled, node_spans=spans)
 
 
@@ -205,11 +203,7 @@ def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str
 
 
 def require_provider(trace: Trace, provider: str) -> None:
-    """Refuse a trace in which other providers than the requested one ran nodes.
-
-    Raises:
-        PipelineError: naming the nodes.
-    """
+    """Refuse a trace in which other providers than the requested one ran nodes; the PipelineError names them."""
     left = {node.name for node in left_on_cpu(trace, provider)}
     others = (node for node in trace.nodes.values() if node.provider != provider and node.name not in left)
     refuse(provider, ((node.name, node.op_type, node.provider) for node in others))

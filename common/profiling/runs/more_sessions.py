@@ -29,7 +29,7 @@ from common.latency.steady_state import steady_state
 from common.messages.errors import PipelineError
 from common.process import interrupts
 from common.process.free_memory import bounded_memory
-from common.profiling.runs.loop import Budget, Progress, Runs, SessionPlan
+from common.profiling.runs.loop import Budget, Progress, SessionPlan
 from common.profiling.runs.measurement import Measurement, SessionRuns
 from common.profiling.runs.one_session import timed_runs
 from common.runtime.sessions.limits import limited_runs, time_limit_s
@@ -43,10 +43,8 @@ def with_more_sessions(
 ) -> Measurement:
     """Measure further sessions, one after the other, until a measurement has ``count`` of them.
 
-    A failure of one is the failure of the measurement, which keeps its runs.
-
-    Args:
-        new_bar: makes what hears of the number of sessions that are done, and of all.
+    A failure of one is the failure of the measurement, which keeps its runs. The new bar hears of the number of
+    sessions that are done, and of all.
     """
     progress = new_bar("sessions")
     while len(measurement.more) + 1 < count and not measurement.failure:
@@ -78,11 +76,7 @@ def session_rows(measurement: Measurement) -> list[SessionLatencyRow]:
 
 
 def _in_a_new_process(plan: SessionPlan, budget: Budget) -> SessionRuns:
-    """Return the runs of a session of another process.
-
-    Raises:
-        PipelineError: what it raised, or it is gone.
-    """
+    """Return the runs of a session of another process; raise the error that it raised, or one if it is gone."""
     here, there = Pipe()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
     process = subprocess.Popen(
@@ -111,13 +105,9 @@ def _in_a_new_process(plan: SessionPlan, budget: Budget) -> SessionRuns:
 
 
 def _measured(plan: SessionPlan, budget: Budget) -> SessionRuns:
+    """Return the runs of a session, of which those before its steady part do not count."""
     with tempfile.TemporaryDirectory() as folder:
         _, runs = timed_runs(plan, Path(folder), budget)
-    return _counted(runs)
-
-
-def _counted(runs: Runs) -> SessionRuns:
-    """Return the runs of a session, of which those before its steady part do not count."""
     latencies_us = np.array(runs.plain.latencies_us)
     warmup = max(runs.warmup, steady_state(latencies_us).start_index or 0)
     return SessionRuns(np.array(runs.plain.starts_s), latencies_us, warmup, runs.failure)

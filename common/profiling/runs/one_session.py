@@ -59,7 +59,8 @@ def timed_runs(
 
     Args:
         folder: where the trace and the executed graph (``executed.onnx``) are left.
-        budget: length of the measurement; the unprofiled runs of a session that is alone take half of a duration.
+        budget: length of the measurement. The unprofiled runs of a session that is alone take half of a duration, and
+            as many profiled ones follow at most.
         opened: called before the warm-up.
         observed: entered before the warm-up, left after the runs: after the unprofiled ones, if a session is alone.
         between_runs: work to do while no run is timed.
@@ -67,28 +68,12 @@ def timed_runs(
     Raises:
         PipelineError: the runtime refuses or fails, before a run of each session was counted.
     """
-    if plan.is_alone:
-        return _one_after_the_other(plan, folder, budget, progress, opened, observed, between_runs)
-    sessions = prepare(plan, folder)
-    opened(sessions.cold)
-    with observed:
-        (runs,) = take_turns([sessions], budget, progress, between_runs)
-    return sessions.traced.end(), runs
-
-
-def _one_after_the_other(
-    plan: SessionPlan,
-    folder: Path,
-    budget: Budget,
-    progress: Progress,
-    opened: Callable[[ColdStart], None],
-    observed: AbstractContextManager[object],
-    between_runs: Callable[[], None],
-) -> tuple[EndedSession, Runs]:
-    """Return what :func:`timed_runs` does, with one session at a time.
-
-    There are at most as many profiled runs as unprofiled ones.
-    """
+    if not plan.is_alone:
+        sessions = prepare(plan, folder)
+        opened(sessions.cold)
+        with observed:
+            (runs,) = take_turns([sessions], budget, progress, between_runs)
+        return sessions.traced.end(), runs
     plain, feeds, cold = open_plain(plan)
     opened(cold)
     half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
@@ -123,8 +108,7 @@ def _alone(
 ) -> str:
     """Run one session, and return why its runs ended early; empty if they did not.
 
-    Raises:
-        PipelineError: a run failed before one was counted.
+    A failure before a run was counted is raised.
     """
     try:
         repeat(budget, lambda *_: run(), progress, between_runs)

@@ -26,10 +26,7 @@ def measured_in_turn(
 ) -> Iterator[list[Measurement]]:
     """Measure several models run by run in turn; while the block runs, their executed graphs are there.
 
-    Each has a folder of its own, with the graph beside the trace.
-
-    Raises:
-        PipelineError: the runtime refuses or fails.
+    Each has a folder of its own, with the graph beside the trace. Errors are those of :func:`prepare`.
     """
     sessions = []
     for index, side in enumerate(sides):
@@ -70,10 +67,7 @@ def paired_runs(first: Measurement, second: Measurement) -> tuple[Samples, Sampl
 def paired_node_runs(first: Measurement, second: Measurement) -> tuple[dict[str, Samples], dict[str, Samples]]:
     """Return the times in µs of the nodes of two models that took turns, in the profiled runs that count in both.
 
-    They include what profiling adds, to both alike.
-
-    Raises:
-        PipelineError: a trace cannot be read.
+    They include what profiling adds, to both alike. Errors are those of :func:`read_trace`.
     """
     begin = max(first.profiled.warmup_count, second.profiled.warmup_count)
     in_both = map(all, zip(first.kept, second.kept, strict=False))

@@ -47,10 +47,11 @@ def read_events(path: Path) -> Iterator[Event]:
         for number, line in enumerate(iter(partial(file.readline, MOST_VALUE), b""), start=2):
             if line.strip() == b"]":
                 return
-            event = _event(path, line, number)
-            if event.get("name") == TRUNCATED:
-                raise TraceCutError(RUNTIME_CUT)
-            yield _timed(path, event)
+            try:
+                event = _parsed(line)
+            except ValueError as error:
+                raise TraceCutError(f"line {number} is no whole event") from error
+            yield _sound(path, event)
     raise TraceCutError("it has no end")
 
 
@@ -73,37 +74,26 @@ def _parsed(line: bytes) -> Any:
     return event
 
 
-def _event(path: Path, line: bytes, number: int) -> Event:
-    try:
-        event = _parsed(line)
-    except ValueError as error:
-        raise TraceCutError(f"line {number} is no whole event") from error
-    if not isinstance(event, dict):
-        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
-    return event
-
-
 def _whole(path: Path) -> Iterator[Event]:
     try:
         for event in list_items(path, "traceEvents", TRACE):
-            if not isinstance(event, dict):
-                raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
-            if event.get("name") == TRUNCATED:
-                raise TraceCutError(RUNTIME_CUT)
-            yield _timed(path, event)
+            yield _sound(path, event)
     except CutShortError as error:
         raise TraceCutError(str(error)) from error
 
 
-def _timed(path: Path, event: Event) -> Event:
+def _sound(path: Path, event: Any) -> Event:
     """Check that the event of a node or a run has its times, and that of a node is as the runtime writes it."""
+    if not isinstance(event, dict):
+        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+    if event.get("name") == TRUNCATED:
+        raise TraceCutError(RUNTIME_CUT)
     is_node = is_node_event(event)
     if is_node or event.get("name") == RUN:
         has_times = all(map(is_number, (event.get("ts"), event.get("dur"))))
         if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
-            name = quoted(event.get("name"))
-            problem = f"is no trace of ONNX Runtime (the event {name} lacks its time, thread or arguments)"
-            raise PipelineError(path, problem)
+            lacking = f"the event {quoted(event.get('name'))} lacks its time, thread or arguments"
+            raise PipelineError(path, f"is no trace of ONNX Runtime ({lacking})")
         if is_node and (part := damaged_part(event)):
             raise PipelineError(
                 path, f"is damaged: the event {quoted(event['name'])} has odd {part}", "record it again"
@@ -125,13 +115,9 @@ def count_runs(path: Path) -> int:
 
 
 def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
-    """Yield the events of some complete runs; with one event per line, other runs are not parsed.
+    """Yield the position of some complete runs, and the events before the ``model_run`` that closes each.
 
-    Args:
-        runs: positions of the wanted runs in the trace.
-
-    Yields:
-        The position of a run, and its events before the ``model_run`` that closes it.
+    With one event per line, other runs are not parsed.
     """
     if not _has_lines(path):
         yield from _grouped(path, runs)

@@ -24,11 +24,8 @@ def node_runs(
 
     Args:
         warmup: how many of them are not counted.
-        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+        bodies: as in :func:`read_trace`, whose errors are those here.
         corrections_us: the profiler's own cost in each node.
-
-    Raises:
-        PipelineError: the trace cannot be read.
     """
     trace = read_trace(trace_file, bodies, partial=True)
     sound = sound_runs(trace, clocks)
@@ -50,11 +47,7 @@ class ProfiledFolder(Protocol):
 def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodies]) -> dict[str, Samples]:
     """Return the times in µs of every node of a recorded profile; none where it has no trace of ONNX Runtime.
 
-    Args:
-        bodies_of: reads the bodies of an executed graph, as :func:`node_runs` needs them.
-
-    Raises:
-        PipelineError: the trace cannot be read.
+    ``bodies_of`` reads the bodies of an executed graph, as :func:`node_runs` needs them; errors are those there.
     """
     if not all(folder.has(name) for name in ("ort_trace", "executed_graph", "op_latency")):
         return {}

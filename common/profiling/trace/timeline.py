@@ -9,7 +9,7 @@ between them. A run that fits the offsets on both sides of a jump may contain th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,15 +36,6 @@ class _Window:
     def width_us(self) -> float:
         """Width in µs; negative if the window is empty."""
         return self.high - self.low
-
-
-@dataclass(frozen=True, slots=True)
-class RunTimeline:
-    """Node spans of one run in the order of their starts; all may be shifted together by ``uncertainty_us``."""
-
-    run_index: int
-    uncertainty_us: float
-    spans: tuple[NodeSpan, ...]
 
 
 def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
@@ -104,44 +95,33 @@ def _settle(offsets: dict[int, _Window], members: Sequence[int]) -> None:
 
 def run_timelines(
     path: Path, trace: Trace, clocks: Sequence[RunClock], runs: Collection[int], bodies: Bodies | None = None
-) -> dict[int, RunTimeline]:
+) -> dict[int, tuple[NodeSpan, ...]]:
     """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
+
+    The spans of a run are in the order of their starts, by the position of the run in the trace. They may all be
+    shifted together by half of what its offset is unknown by. Runs in which the clock jumped are left out.
 
     Args:
         clocks: clocks of every profiled run, in order.
-        runs: positions of the wanted runs in the trace.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
-
-    Returns:
-        Timelines by position; runs in which the clock jumped are left out.
     """
     offsets = _offsets(trace, clocks)
-    timelines = {}
-    for run, events in events_by_run(path, {run for run in runs if run in offsets}):
-        spans = nest(filter(is_node_event, events), bodies)
-        timelines[run] = RunTimeline(run, offsets[run].width_us / 2, _placed(spans, offsets[run]))
-    return timelines
+    wanted = {run for run in runs if run in offsets}
+    return {
+        run: tuple(_placed(nest(filter(is_node_event, events), bodies), offsets[run]))
+        for run, events in events_by_run(path, wanted)
+    }
 
 
-def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:
+def _placed(spans: Iterable[Span], offset: _Window) -> Iterator[NodeSpan]:
     shift_us = (offset.low + offset.high) / 2
-    starts_us = [span.event["ts"] - shift_us for span in spans]
-    return tuple(
-        NodeSpan(span.name, start_us, start_us + span.event["dur"], span.event["tid"])
-        for span, start_us in zip(spans, starts_us, strict=True)
-    )
+    for span in spans:
+        start_us = span.event["ts"] - shift_us
+        yield NodeSpan(span.name, start_us, start_us + span.event["dur"], span.event["tid"])
 
 
 def spans_of_runs(
     trace_file: Path, clocks: Sequence[RunClock], wanted: Collection[int], bodies: Bodies
 ) -> dict[int, tuple[NodeSpan, ...]]:
-    """Return the nodes of some profiled runs by run index; a run in which the clock was set is left out.
-
-    Args:
-        bodies: see :func:`common.profiling.trace.reader.read_trace`.
-
-    Raises:
-        PipelineError: the trace cannot be read.
-    """
-    timelines = run_timelines(trace_file, read_trace(trace_file, bodies, partial=True), clocks, wanted, bodies)
-    return {index: timelines[index].spans for index in sorted(timelines)}
+    """Return what :func:`run_timelines` does, from the file alone; errors are those of :func:`read_trace`."""
+    return run_timelines(trace_file, read_trace(trace_file, bodies, partial=True), clocks, wanted, bodies)

@@ -79,10 +79,9 @@ class PoolUse:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Bytes of the arena in a node's first run, each the maximum over the node's events.
+    """Bytes of the arena in a node's first run, which ``run`` numbers, each the maximum over the node's events.
 
     Attributes:
-        run: index of that run.
         peak_bytes: see :func:`observed_peak`.
         live_bytes: requested bytes that were alive when the node began or ended.
         allocated_bytes: bytes that the node requested less those that it gave back; at least 0.

@@ -10,7 +10,6 @@ thread never waited; 1/threads means that it did all the work alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -20,61 +19,34 @@ from common.profiling.trace.usage import PoolUse
 STATUS = Path("/proc/self/status")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUtilization:
-    """Utilisation by one node; None where the trace has none.
+def node_utilization(node: NodeTrace, warmup: int) -> dict[str, float | None]:
+    """Return the figures of a node by their columns of op_latency; None where the trace has none.
 
-    The memory figures are those of the node's first run. Weights count in the first two of them if the session put them
-    into the arena.
-
-    Attributes:
-        pool_thread_count: mean number of threads that took part in its parallel loops, the session's own included.
-        pool_balance_share: median of the balance over runs.
-        pool_wait_us: time that the session's own thread waited for the others, median over runs.
-        peak_memory_bytes: most memory known to be in use in the arena while the node ran, padding included.
-        live_memory_bytes: requested bytes that were alive when the node began or ended, without padding.
-        allocated_bytes: bytes that the node requested less those that it gave back.
+    Those of the pool are means and medians over the runs after ``warmup``, those of memory are of the node's first run.
+    Weights count in its peak and in what was alive if the session put them into the arena.
     """
-
-    pool_thread_count: float | None
-    pool_balance_share: float | None
-    pool_wait_us: float | None
-    peak_memory_bytes: int | None
-    live_memory_bytes: int | None
-    allocated_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunUtilization:
-    """Utilisation by all runs; None where the trace has none.
-
-    ``peak_memory_bytes`` is the maximum in use in the arena since the creation of the session began; ``arena_bytes`` is
-    the maximum size of the arena.
-    """
-
-    pool_balance_share: float | None
-    peak_memory_bytes: int | None
-    arena_bytes: int | None
-
-
-def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
-    """Return the utilisation by a node; the pool's figures leave out the first ``warmup`` runs."""
     pool, memory = node.pool, node.memory
     events = sum(pool.event_count[warmup:]) if pool else 0
-    return NodeUtilization(
-        pool_thread_count=1 + sum(pool.helper_count[warmup:]) / events if pool and events else None,
-        pool_balance_share=_balance([pool], warmup) if pool else None,
-        pool_wait_us=median(pool.wait_us[warmup:]) if pool and events else None,
-        peak_memory_bytes=memory.peak_bytes if memory else None,
-        live_memory_bytes=memory.live_bytes if memory else None,
-        allocated_bytes=memory.allocated_bytes if memory else None,
-    )
+    return {
+        "pool_thread_count": 1 + sum(pool.helper_count[warmup:]) / events if pool and events else None,
+        "pool_balance_share": _balance([pool], warmup) if pool else None,
+        "pool_wait_us": median(pool.wait_us[warmup:]) if pool and events else None,
+        "peak_memory_bytes": memory.peak_bytes if memory else None,
+        "live_memory_bytes": memory.live_bytes if memory else None,
+        "allocated_bytes": memory.allocated_bytes if memory else None,
+    }
 
 
-def run_utilization(trace: Trace, warmup: int) -> RunUtilization:
-    """Return the utilisation by all nodes together; the balance is weighted by the time of their parallel loops."""
-    pools = [node.pool for node in trace.nodes.values() if node.pool]
-    return RunUtilization(_balance(pools, warmup), trace.peak_memory_bytes, trace.arena_bytes)
+def run_utilization(trace: Trace, warmup: int) -> dict[str, float | None]:
+    """Return the figures of all nodes by their columns of latency_summary; None where the trace has none.
+
+    The balance is weighted by the time of the nodes' parallel loops. Memory counts from the creation of the session on.
+    """
+    return {
+        "pool_balance_share": _balance([node.pool for node in trace.nodes.values() if node.pool], warmup),
+        "peak_memory_bytes": trace.peak_memory_bytes,
+        "arena_bytes": trace.arena_bytes,
+    }
 
 
 def _balance(pools: Sequence[PoolUse], warmup: int) -> float | None:

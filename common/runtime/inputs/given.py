@@ -39,11 +39,7 @@ def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, 
 
 
 def read_given(graph: Graph, given: Mapping[str, Path]) -> dict[str, Array]:
-    """Read the inputs that are given as files.
-
-    Raises:
-        UnusableValueError: a given name is no input, or a file does not fit its input.
-    """
+    """Read the inputs that are given as files; errors are those of :func:`make_feeds`."""
     inputs = {name: tensor for name, tensor in graph.tensors.items() if tensor.kind == "input"}
     for name in given:
         if name not in inputs:
@@ -52,10 +48,9 @@ def read_given(graph: Graph, given: Mapping[str, Path]) -> dict[str, Array]:
 
 
 def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
-    """Read the inputs that are given as arrays. Images are left out: they have no shape before the model is known.
+    """Read the inputs that are given as arrays; errors are those of :func:`read_array`.
 
-    Raises:
-        UnusableValueError: a file cannot be read.
+    Images are left out: they have no shape before the model is known.
     """
     arrays = {name: path for name, path in given.items() if path.suffix.lower() not in IMAGE_SUFFIXES}
     return {name: read_array(path, name) for name, path in arrays.items()}
@@ -95,11 +90,7 @@ def _drawn(dtype: np.dtype[Any], shape: tuple[int, ...], random: np.random.Gener
 
 
 def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
-    """Return the numpy type that the runtime takes for a tensor.
-
-    Raises:
-        UnusableValueError: neither numpy nor onnx has one.
-    """
+    """Return the numpy type that the runtime takes for a tensor; UnusableValueError: neither numpy nor onnx has one."""
     name = {"string": "object"}.get(tensor.dtype, tensor.dtype)
     try:
         return np.dtype(name)

@@ -27,9 +27,6 @@ from common.runtime.inputs.images import (
 def image_input(graph: Graph, normalization: str) -> tuple[str, ImageForm]:
     """Return the first input that takes images, and their form.
 
-    Args:
-        normalization: one of ``NORMALIZATIONS``.
-
     Raises:
         UnusableValueError: no input takes images, or not so normalized ones.
     """
@@ -49,11 +46,7 @@ def image_input(graph: Graph, normalization: str) -> tuple[str, ImageForm]:
 
 
 def image_files(path: Path, most: int) -> list[Path]:
-    """Return the image files of a folder, in the order of their names and at most so many; or the file itself.
-
-    Raises:
-        UnusableValueError: there is none.
-    """
+    """Return a file, or the image files of a folder by name and at most so many; UnusableValueError: there is none."""
     try:
         path.stat()
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
@@ -67,10 +60,9 @@ def image_files(path: Path, most: int) -> list[Path]:
 
 
 def checked_image(file: Path, form: ImageForm) -> bytes:
-    """Return the content of an image that can be decoded: a request of the run must not fail for its file.
+    """Return the content of an image, or raise UnusableValueError where it cannot be decoded.
 
-    Raises:
-        UnusableValueError: it cannot.
+    A request of the run must not fail for its file.
     """
     try:
         content = file.read_bytes()
@@ -82,10 +74,6 @@ def checked_image(file: Path, form: ImageForm) -> bytes:
 
 
 def read_images(files: Sequence[Path], form: ImageForm, normalization: str) -> Array:
-    """Return images as an input takes them, (images, …).
-
-    Raises:
-        UnusableValueError: one cannot be decoded.
-    """
+    """Return images as an input takes them, (images, …); errors are those of :func:`checked_image`."""
     pixels = (resized(decoded(checked_image(file, form)), form) for file in files)
     return np.concatenate([normalized(image, form, NORMALIZATIONS[normalization]) for image in pixels])

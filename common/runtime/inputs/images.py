@@ -52,11 +52,7 @@ class ImageForm:
 
 
 def image_form(tensor: Tensor, dtype: np.dtype[Any]) -> ImageForm:
-    """Return what an input takes.
-
-    Raises:
-        ValueError: it is no input for RGB images.
-    """
+    """Return what an input takes; ValueError: it is no input for RGB images."""
     shape = tuple(size for size in tensor.shape or () if isinstance(size, int))
     if len(shape) == 4 and shape[1] == CHANNELS:
         return ImageForm(shape[2], shape[3], is_channels_first=True, dtype=dtype)
@@ -86,11 +82,7 @@ def decoded(file: Path | bytes) -> Image:
 
 
 def strictly(read: Callable[[], Found]) -> Found:
-    """Return what a function reads; what Pillow only warns of is an error. For one thread alone.
-
-    Raises:
-        ValueError: it warned.
-    """
+    """Return what a function reads; what Pillow only warns of is a ValueError. For one thread alone."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -35,19 +35,23 @@ def value_of(array: Array) -> Value:
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
-def bound_run(
-    session: ort.InferenceSession, inputs: Mapping[str, Value], outputs: Mapping[str, Value]
-) -> Callable[[], None]:
-    """Bind values to a session and return one run of it, which allocates and copies nothing.
+def bound(
+    session: ort.InferenceSession, inputs: Mapping[str, Value], outputs: Mapping[str, Value | None]
+) -> ort.IOBinding:
+    """Bind a session to values, which a run does not copy; the caller keeps their memory alive.
 
-    The binding does not keep the values' memory alive; the caller does.
+    Args:
+        outputs: where each output goes that is wanted; None: the runtime allocates it.
     """
     binding = session.io_binding()
     for name, value in inputs.items():
         binding.bind_ortvalue_input(name, value)
-    for name, value in outputs.items():
-        binding.bind_ortvalue_output(name, value)
-    return lambda: session.run_with_iobinding(binding)
+    for name, place in outputs.items():
+        if place is None:
+            binding.bind_output(name)
+        else:
+            binding.bind_ortvalue_output(name, place)
+    return binding
 
 
 def _is_plain(array: Array) -> bool:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -103,43 +104,26 @@ class OpenVino:
         return text
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function that returns a status.
-
-        Raises:
-            PipelineError: the status is not 0; the message has OpenVINO's own reason.
-        """
+        """Call a function that returns a status; where that is not 0, a PipelineError has OpenVINO's own reason."""
         if getattr(self._library, name)(*arguments):
             reason = (self._library.ov_get_last_err_msg() or b"").decode(errors="replace")
             raise PipelineError("OpenVINO's counters", f"{name} fails ({reason[:200]})", "report the fused node alone")
 
     @contextmanager
-    def made(self, kind: str, creator: str, *arguments: Any) -> Iterator[ctypes.c_void_p]:
-        """Create an object by a function whose last argument is the object's address, and free it afterwards."""
+    def made(
+        self, kind: str, creator: str, *arguments: Any, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[ctypes.c_void_p]:
+        """Create an object by a function that takes the object's address and then settings; free it afterwards."""
         handle = ctypes.c_void_p()
-        self.call(creator, *arguments, ctypes.byref(handle))
+        texts = [ctypes.c_char_p(text.encode()) for setting in settings.items() for text in setting]
+        self.call(creator, *arguments, ctypes.byref(handle), *texts)
         try:
             yield handle
         finally:
             getattr(self._library, f"ov_{kind}_free")(handle)
 
-    @contextmanager
-    def compiled(self, core: ctypes.c_void_p, model: ctypes.c_void_p, settings: Mapping[str, str]) -> Iterator[Any]:
-        """Compile the model for the CPU; the C function takes its settings after the address of the result."""
-        pairs = [ctypes.c_char_p(text.encode()) for setting in settings.items() for text in setting]
-        handle = ctypes.c_void_p()
-        name = "ov_core_compile_model"
-        self.call(name, core, model, b"CPU", ctypes.c_size_t(len(pairs)), ctypes.byref(handle), *pairs)
-        try:
-            yield handle
-        finally:
-            self._library.ov_compiled_model_free(handle)
-
     def fill(self, request: ctypes.c_void_p, name: str, array: npt.NDArray[Any]) -> None:
-        """Copy an array into an input of a request.
-
-        Raises:
-            PipelineError: the array does not have the input's size.
-        """
+        """Copy an array into an input of a request; raise PipelineError where it does not have the input's size."""
         data, size = ctypes.c_void_p(), ctypes.c_size_t()
         with self.made("tensor", "ov_infer_request_get_tensor", request, name.encode()) as tensor:
             self.call("ov_tensor_data", tensor, ctypes.byref(data))
@@ -174,10 +158,7 @@ def count_layers(
     """Run a model with OpenVINO's counters on, in turn with another callable.
 
     Args:
-        openvino: see :func:`find_openvino`.
         model: the graph that the provider was given, of static input shapes.
-        feeds: an array per graph input.
-        threads: thread count of OpenVINO, as given to the provider.
         warmup: runs before those, at least one.
         beside: called and timed after each run, so that both see the same machine.
 
@@ -187,8 +168,10 @@ def count_layers(
     settings = {**AS_PROVIDER, "INFERENCE_NUM_THREADS": str(threads), "PERF_COUNT": "YES"}
     with ExitStack() as stack:
         core = stack.enter_context(openvino.made("core", "ov_core_create"))
-        read = openvino.made("model", "ov_core_read_model", core, str(model).encode(), None)
-        compiled = stack.enter_context(openvino.compiled(core, stack.enter_context(read), settings))
+        read = stack.enter_context(openvino.made("model", "ov_core_read_model", core, str(model).encode(), None))
+        arguments = core, read, b"CPU", ctypes.c_size_t(2 * len(settings))
+        compile_model = openvino.made("compiled_model", "ov_core_compile_model", *arguments, settings=settings)
+        compiled = stack.enter_context(compile_model)
         create = openvino.made("infer_request", "ov_compiled_model_create_infer_request", compiled)
         request = stack.enter_context(create)
         for name, array in feeds.items():

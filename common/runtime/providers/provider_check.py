@@ -6,7 +6,7 @@ that the trace names for each node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,17 +48,8 @@ def assigned_nodes(session: Any) -> list[AssignedNode]:
     ]
 
 
-def assignment(session: Any) -> Mapping[str, str]:
-    """Return the provider of each node by the node's name."""
-    return {node.name: node.provider for node in assigned_nodes(session)}
-
-
 def require_assignment(session: Any, provider: str) -> None:
-    """Refuse a session, before it runs, in which another provider was given nodes.
-
-    Raises:
-        PipelineError: naming the nodes, or saying that the provider's library did not load.
-    """
+    """Refuse a session, before it runs, in which another provider was given nodes, or whose library did not load."""
     row = find_provider(provider)
     if provider not in session.get_providers():
         needs = f"it needs {row.needs}" if row else "see its documentation for what it needs"
@@ -69,14 +60,7 @@ def require_assignment(session: Any, provider: str) -> None:
 
 
 def refuse(provider: str, left: Iterable[tuple[str, str, str]]) -> None:
-    """Refuse nodes that another provider has.
-
-    Args:
-        left: name, operator and provider of each such node.
-
-    Raises:
-        PipelineError: there is at least one.
-    """
+    """Refuse nodes that another provider has: name, operator and provider of each."""
     texts = [f"{name or 'an unnamed node'} ({op_type} on {other})" for name, op_type, other in left]
     if texts:
         problem = f"did not take {listed(texts, LISTED)}"

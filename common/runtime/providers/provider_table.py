@@ -17,7 +17,7 @@ from typing import Any
 from onnx import TensorProto, helper
 
 from common.messages.errors import UnusableValueError
-from common.runtime.library import ort
+from common.runtime.library import SILENT, ort
 
 CPU = "CPUExecutionProvider"
 DIRECTML = "DmlExecutionProvider"
@@ -161,8 +161,7 @@ def offered_providers() -> list[str]:
 def resolve_provider(name: str) -> str:
     """Return the runtime's name of a provider: ``CPUExecutionProvider`` for ``cpu``.
 
-    Raises:
-        UnusableValueError: this build of the runtime has no such provider.
+    An UnusableValueError says that this build of the runtime has no such provider.
     """
     offered, row = offered_providers(), find_provider(name)
     spellings = {name.lower(), f"{name.lower()}executionprovider", row.full_name.lower() if row else ""}
@@ -184,6 +183,15 @@ def provider_options(full_name: str, threads: int) -> dict[str, str]:
     return {**row.options, **({row.threads_option: str(threads)} if row.threads_option else {})}
 
 
+def chosen_provider(options: ort.SessionOptions, full_name: str, threads: int) -> dict[str, Any]:
+    """Return a provider as arguments of a session; a plug-in provider is set in the options instead."""
+    own = provider_options(full_name, threads)
+    if full_name in ort.get_available_providers():
+        return {"providers": [(full_name, own)]}
+    options.add_provider_for_devices(plug_in_devices(full_name)[:1], own)
+    return {}
+
+
 def device_of(full_name: str) -> str:
     """Return the runtime's name of the device whose memory a provider computes in; empty for host memory."""
     row = find_provider(full_name)
@@ -201,15 +209,10 @@ def probe(full_name: str) -> str:
     if full_name not in offered_providers():
         return "absent"
     options = ort.SessionOptions()
-    options.log_severity_level = 4
+    options.log_severity_level = SILENT
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
-        if full_name in ort.get_available_providers():
-            chosen = {"providers": [(full_name, provider_options(full_name, 1))]}
-        else:
-            options.add_provider_for_devices(plug_in_devices(full_name)[:1], provider_options(full_name, 1))
-            chosen = {}
-        session = ort.InferenceSession(_one_node(), options, **chosen)
+        session = ort.InferenceSession(_one_node(), options, **chosen_provider(options, full_name, 1))
     except Exception:  # the runtime raises a dozen unrelated types
         return "offered, but it fails"
     if full_name not in session.get_providers():

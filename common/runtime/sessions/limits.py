@@ -120,11 +120,7 @@ def call_of_thread() -> RuntimeCall:
 
 @contextlib.contextmanager
 def limited_runs(timeout_s: float | None) -> Iterator[None]:
-    """Bound the time of each run of any thread while the block lasts.
-
-    Args:
-        timeout_s: a run that takes longer is ended, with an error; None: there is no limit.
-    """
+    """While the block lasts, end each run of any thread that takes longer, with an error; None: there is no limit."""
     with contextlib.ExitStack() as stack:
         if timeout_s is not None:
             has_ended = threading.Event()

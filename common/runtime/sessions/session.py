@@ -15,17 +15,10 @@ from typing import IO, Any, TypeAlias
 
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import quoted
-from common.runtime.inputs.values import Operands, Value
+from common.runtime.inputs.values import Operands, Value, bound
 from common.runtime.library import SILENT, ort, path_text, silenced
 from common.runtime.providers.provider_check import require_assignment
-from common.runtime.providers.provider_table import (
-    CPU,
-    DIRECTML,
-    compiles,
-    plug_in_devices,
-    provider_options,
-    resolve_provider,
-)
+from common.runtime.providers.provider_table import CPU, DIRECTML, chosen_provider, compiles, resolve_provider
 from common.runtime.sessions.limits import IDLE, SMALLER, call_of_thread, is_of_memory
 from common.runtime.sessions.thread_pools import USUAL_POOLS, ThreadPools, inter_threads_of
 from common.runtime.sessions.threads import usable_threads
@@ -156,14 +149,13 @@ def _created(
     source = content or (path_text(model) if isinstance(model, Path) else model)
     try:
         with silenced(), call_of_thread().creating(options):
-            session = ort.InferenceSession(source, options, **_chosen(options, settings), enable_fallback=0)
+            chosen = chosen_provider(options, settings.provider, settings.threads)
+            session = ort.InferenceSession(source, options, **chosen, enable_fallback=0)
     except Exception as error:  # the runtime raises a dozen unrelated types
         subject = model if isinstance(model, Path) else "a calibration model"
-        remedy = (
-            SMALLER
-            if is_of_memory(str(error))
-            else "export it again for this onnxruntime, or install one that takes it"
-        )
+        remedy = "export it again for this onnxruntime, or install one that takes it"
+        if is_of_memory(str(error)):
+            remedy = SMALLER
         if settings.provider != CPU:
             remedy = "profile on the CPU, which may take it"
         if "construct locale" in str(error):  # a StringNormalizer's, by default en_US.UTF-8
@@ -172,15 +164,6 @@ def _created(
     if settings.provider != CPU:
         require_assignment(session, settings.provider)
     return session
-
-
-def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str, Any]:
-    """Return the provider as arguments of a session; a plug-in provider is set in the options instead."""
-    table = provider_options(settings.provider, settings.threads)
-    if settings.provider in ort.get_available_providers():
-        return {"providers": [(settings.provider, table)]}
-    options.add_provider_for_devices(plug_in_devices(settings.provider)[:1], table)
-    return {}
 
 
 def _options(
@@ -221,22 +204,8 @@ def run(session: Session, feeds: Operands, model: object = "a calibration model"
 def run_bound(
     session: Session, inputs: Mapping[str, Value], outputs: Mapping[str, Value | None], model: object
 ) -> dict[str, Value]:
-    """Run one inference on values of the runtime, which are not copied, and return its outputs.
-
-    Args:
-        outputs: where each output goes that is wanted; None: the runtime allocates it.
-
-    Raises:
-        PipelineError: as :func:`run`.
-    """
-    binding = session.io_binding()
-    for name, value in inputs.items():
-        binding.bind_ortvalue_input(name, value)
-    for name, place in outputs.items():
-        if place is None:
-            binding.bind_output(name)
-        else:
-            binding.bind_ortvalue_output(name, place)
+    """Run one inference on values as :func:`bound` takes them, and return its outputs; errors are as in :func:`run`."""
+    binding = bound(session, inputs, outputs)
     _limited(partial(session.run_with_iobinding, binding), model)
     return dict(zip(outputs, binding.get_outputs(), strict=True))
 

@@ -191,15 +191,16 @@ def test_times_on_the_callers_clock_are_those_by_the_offset_of_the_clocks(tmp_pa
     trace_file = written(tmp_path / "trace.json", recorded.events)
     found = run_timelines(trace_file, read_trace(trace_file), recorded.clocks, range(RUNS))
     assert [*found] == [*range(RUNS)]
-    for run, timeline in found.items():
-        assert [span.executed_node for span in timeline.spans] == [f"n{step}" for step in range(NODES)]
+    for run, spans in found.items():
+        assert [span.executed_node for span in spans] == [f"n{step}" for step in range(NODES)]
         inside = [recorded.events[position] for position in run_events(recorded.events, run)]
-        for span, event in zip(timeline.spans, inside[:NODES], strict=True):
-            assert span.end_us - span.start_us == pytest.approx(event["dur"], abs=1e-3)
-            assert abs(span.start_us - (event["ts"] - recorded.offset_us)) <= timeline.uncertainty_us + 5
         start_us, latency_us = 1e6 * recorded.clocks[run][0], recorded.clocks[run][1]
-        assert timeline.spans[0].start_us >= start_us - timeline.uncertainty_us
-        assert timeline.spans[-1].end_us <= start_us + latency_us + timeline.uncertainty_us
+        unknown_us = (latency_us - inside[-1]["dur"] + 1) / 2  # at most: the other runs narrow the offset
+        for span, event in zip(spans, inside[:NODES], strict=True):
+            assert span.end_us - span.start_us == pytest.approx(event["dur"], abs=1e-3)
+            assert abs(span.start_us - (event["ts"] - recorded.offset_us)) <= unknown_us + 5
+        assert spans[0].start_us >= start_us - unknown_us
+        assert spans[-1].end_us <= start_us + latency_us + unknown_us
 
 
 def test_the_offset_is_known_as_well_as_the_closest_runs_tell(tmp_path):
@@ -210,8 +211,7 @@ def test_the_offset_is_known_as_well_as_the_closest_runs_tell(tmp_path):
     trace_file = written(tmp_path / "trace.json", events)
     found = run_timelines(trace_file, collect(events), clocks, [0, 1])
     # Run 0: 5095 - 106 = 4989 to 5005 + 1; run 1: 6095 - 1100 = 4995 to 6005 + 1 - 994 = 5012; both: 4995 to 5006.
-    assert [timeline.uncertainty_us for timeline in found.values()] == [pytest.approx(5.5)] * 2
-    assert found[1].spans == (NodeSpan("a", pytest.approx(6025 - 5000.5), pytest.approx(6055 - 5000.5), 1),)
+    assert found[1] == (NodeSpan("a", pytest.approx(6025 - 5000.5), pytest.approx(6055 - 5000.5), 1),)
 
 
 def test_only_wanted_and_sound_runs_are_there(tmp_path, recorded):
@@ -244,7 +244,6 @@ def test_a_body_lies_within_its_owner(tmp_path):
     events = [event("a", 1, 9), event("g", 21, 10), event("g", 41, 10), event("loop", 15, 40, "Loop"), run]
     trace_file = written(tmp_path / "trace.json", events)
     bodies = {"loop": ({"g": "loop/g"},)}
-    timeline = run_timelines(trace_file, collect(events, bodies), [(0.0, 100)], [0], bodies)[0]
-    assert timeline.uncertainty_us == 0.5  # from 0 to 1
-    shown = [(span.executed_node, span.start_us, span.end_us) for span in timeline.spans]
+    spans = run_timelines(trace_file, collect(events, bodies), [(0.0, 100)], [0], bodies)[0]
+    shown = [(span.executed_node, span.start_us, span.end_us) for span in spans]  # offset: 0 to 1
     assert shown == [("a", 0.5, 9.5), ("loop", 14.5, 54.5), ("loop/g", 20.5, 30.5), ("loop/g", 40.5, 50.5)]

@@ -51,8 +51,7 @@ def memory(in_use, peak, delta=0, requested=0, requested_delta=0, held=4096):
 
 
 def figures(trace, name, warmup=0):
-    found = node_utilization(trace.nodes[name], warmup)
-    return {key: getattr(found, key) for key in NOTHING}
+    return node_utilization(trace.nodes[name], warmup)
 
 
 # --- the pool -------------------------------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ def test_balance_is_one_where_all_took_part_and_none_waited_and_one_over_threads
     assert figures(trace, "all")["pool_balance_share"] == 1
     assert figures(trace, "one")["pool_balance_share"] == pytest.approx(1 / 3)  # no task finished since "all"
     assert (figures(trace, "one")["pool_thread_count"], figures(trace, "one")["pool_wait_us"]) == (1, 0)
-    assert run_utilization(trace, 0).pool_balance_share == pytest.approx((3 * 50 + 50) / (3 * 100))
+    assert run_utilization(trace, 0)["pool_balance_share"] == pytest.approx((3 * 50 + 50) / (3 * 100))
 
 
 def test_tasks_are_counted_from_event_to_event_also_through_a_body():
@@ -97,7 +96,7 @@ def test_medians_over_the_runs_after_the_warm_up():
     trace = collect(events)
     assert figures(trace, "a", warmup=1)["pool_wait_us"] == 10
     assert figures(trace, "a", warmup=1)["pool_balance_share"] == pytest.approx((0.9 + 1) / 2)
-    assert run_utilization(trace, 3).pool_balance_share == pytest.approx((0.4 + 1) / 2)
+    assert run_utilization(trace, 3)["pool_balance_share"] == pytest.approx((0.4 + 1) / 2)
     assert figures(trace, "a", warmup=1)["pool_thread_count"] == 2
     kept = keep_runs(trace, [True, False, False, True])
     assert figures(kept, "a", warmup=1)["pool_wait_us"] == 60
@@ -114,7 +113,7 @@ def test_medians_over_the_runs_after_the_warm_up():
 def test_no_parallel_loop_is_none_and_not_zero(args):
     trace = collect([node("a", **args), RUN])
     assert figures(trace, "a") == NOTHING
-    assert run_utilization(trace, 0).pool_balance_share is None
+    assert run_utilization(trace, 0)["pool_balance_share"] is None
     assert not trace.nodes["a"].uses_thread_pool
 
 
@@ -142,7 +141,7 @@ def test_memory_by_node_is_that_of_its_first_run():
     wanted = {"a": (512, 500, 500), "b": (2304, 700, 200), "c": (768, 700, 0)}
     names = ("peak_memory_bytes", "live_memory_bytes", "allocated_bytes")
     assert {name: tuple(figures(trace, name)[key] for key in names) for name in wanted} == wanted
-    assert (run_utilization(trace, 0).peak_memory_bytes, run_utilization(trace, 0).arena_bytes) == (9000, 16384)
+    assert (run_utilization(trace, 0)["peak_memory_bytes"], run_utilization(trace, 0)["arena_bytes"]) == (9000, 16384)
 
 
 def test_a_node_of_a_body_has_the_most_of_its_events():
@@ -153,7 +152,7 @@ def test_a_node_of_a_body_has_the_most_of_its_events():
 def test_a_fused_node_of_another_provider_does_not_tell_of_memory():
     found = collect([node("a", provider="OpenVINOExecutionProvider", **memory(512, 2048)), RUN])
     assert figures(found, "a") == NOTHING
-    assert run_utilization(found, 0).peak_memory_bytes is None
+    assert run_utilization(found, 0)["peak_memory_bytes"] is None
 
 
 # --- real runs ------------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ def test_live_memory_of_a_chain_is_the_sum_of_what_lives_at_each_node(tmp_path):
     for name in trace.nodes:  # padded to 256 bytes, or more where a chunk was not worth splitting
         assert figures(trace, name)["peak_memory_bytes"] >= live[name]
     overall = run_utilization(trace, 0)
-    assert overall.arena_bytes >= overall.peak_memory_bytes >= max(live.values())
+    assert overall["arena_bytes"] >= overall["peak_memory_bytes"] >= max(live.values())
 
 
 def test_another_session_has_another_arena(tmp_path):
@@ -228,7 +227,7 @@ def test_a_real_pool(tmp_path):
     assert 0 < big["pool_balance_share"] <= 1
     assert big["pool_wait_us"] >= 0
     assert figures(trace, "size")["pool_balance_share"] is None
-    assert run_utilization(trace, 0).pool_balance_share == big["pool_balance_share"]
+    assert run_utilization(trace, 0)["pool_balance_share"] == big["pool_balance_share"]
 
 
 def test_one_thread_has_no_pool(tmp_path):
