@@ -54,14 +54,9 @@ def prepared(
 
 
 def live_model(prepared: PreparedModel, live: ContinuousRuns, note: Callable[[str], None]) -> LiveModel:
-    """Run a model once, and count what a run computes.
+    """Run a model once, and count what a run computes; a PipelineError says that the runtime cannot run it.
 
-    Args:
-        live: the runs, which may end before the model has run.
-        note: receives notes on what is missing.
-
-    Raises:
-        PipelineError: the runtime cannot run the model.
+    The live runs may end before the model has run. Notes say what is missing.
     """
     path, options, feeds = prepared.path, prepared.options, prepared.feeds
     nodes = []

@@ -26,7 +26,6 @@ class MeasuredProfile:
     """A measurement as the tables of 01.
 
     Attributes:
-        nodes: the executed nodes, with the measurement.
         layers: the layers that a compiling provider ran inside one node.
         busy: a note if other work on the host disturbed the runs.
         disturbed: a row per slow run.
@@ -74,13 +73,7 @@ class MeasuredProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSetup:
-    """How a model is measured.
-
-    Attributes:
-        plan: what each session runs.
-        model: the graph that was read from the same files.
-        idle_s: how long the idle host is sampled before the runs.
-    """
+    """How a model is measured; before the runs, the idle host is sampled for ``idle_s``."""
 
     plan: SessionPlan
     model: LoadedModel
@@ -103,8 +96,7 @@ def measured_profile(
 
     Args:
         folder: where the sessions leave their traces.
-        reserve: reserves space for a number of rows, which is known after the first run.
-        release: gives the space back.
+        reserve: reserves space for a number of rows, which is known after the first run; ``release`` gives it back.
 
     Raises:
         PipelineError: the runtime refuses or fails, or a file of the model has changed since it was read.

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 from common.latency.run import RunSeries
@@ -71,9 +70,7 @@ class Observer:
             self._stack.enter_context(instrument)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def drain_events(self) -> None:
@@ -93,8 +90,7 @@ class Observer:
     def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Mapping[str, object]], list[str]]]:
         """Yield each table: its name, its rows, and what the rows lack.
 
-        Args:
-            origin_s: time zero of the tables, on the clock of ``time.perf_counter``.
+        Their time zero is ``origin_s`` on the clock of ``time.perf_counter``.
         """
         holes = [hole for sampler in self._samplers for hole in sampler.incomplete]
         yield "power_samples", power_rows(self._samples, origin_s), holes
@@ -108,8 +104,7 @@ class Observer:
     def disturbances(self, runs: Iterable[RunSeries]) -> tuple[list[RunDisturbancesRow], list[str]]:
         """Return the rows of run_disturbances, one per slow run, and the worst of them in words.
 
-        Args:
-            runs: both series; slow profiled runs have node spans.
+        The runs are those of both series; slow profiled runs have node spans.
         """
         disturbed = disturbances(runs, self._events.events)
         rows = cast("list[RunDisturbancesRow]", [asdict(disturbance) for disturbance in disturbed])

@@ -35,11 +35,7 @@ class ProfiledNodes:
 
 
 def executed_by(measurement: Measurement, dimensions: Mapping[str, int]) -> SavedGraph:
-    """Return the executed graph, whose file is beside the trace.
-
-    Raises:
-        PipelineError: the file is no graph that can be used.
-    """
+    """Return the executed graph, whose file is beside the trace; PipelineError: it is no graph that can be used."""
     return saved_graph(measurement.trace_file.parent / "executed.onnx", measurement.trace.op_types, dimensions)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType, TracebackType
+from types import ModuleType
 
 import psutil
 
-from common.os_events.events import INCOMPLETE, PSUTIL, EventKind, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, EventKind, EventLog, OsEvent
 
 resource: ModuleType | None
 try:
@@ -63,8 +63,6 @@ def read_counts() -> Counts:
 class CounterRecorder:
     """Records the counters after every long run, and every ``READ_PERIOD_S`` between short runs."""
 
-    name = PSUTIL
-
     def __init__(self, read: Callable[[], Counts] = read_counts, *, clock: Clock = time.perf_counter) -> None:
         self._read = read
         self._clock = clock
@@ -89,9 +87,7 @@ class CounterRecorder:
         self._take()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._take()
 
     @property

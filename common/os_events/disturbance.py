@@ -37,25 +37,13 @@ _WITHOUT_NAME: dict[Cause, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A slow run and its likely cause.
+    """A slow run and its likely cause; the fields are columns of run_disturbances.
 
     Args:
-        run_index: index of the run in its series, which ``is_profiled`` names.
-        excess_us: latency beyond the median of the series.
         lost_us: time in which at least one thread of this process had no processor.
-        usual_lost_us: median of ``lost_us`` over the runs of the series that are not slow.
-        explained_share: share of the excess that the lost time beyond the usual explains; at most 1.
-        other_process: name of the competitor, the thread that ran instead for the most time beyond what it usually
-            takes; None if unknown.
-        other_process_id: the kernel's id of the competitor.
-        other_us: time in which the competitor kept at least one thread of this process from running.
-        processor_index: processor of the longest interval.
-        thread_id: thread of this process that the longest interval belongs to.
-        is_main_thread: whether that thread calls the runtime.
-        hit_node: executed node that was hit; None for an unprofiled run, or between nodes.
-        hit_us: overlap of that node with the intervals.
-        stolen_us: time that the hypervisor took from all processors in the periods that overlap the run.
-        major_fault_count: page faults that read from disk in those periods.
+        other_process: of the competitor, the thread that ran instead for the most time beyond what it usually takes;
+            None if unknown. Processor and thread are those of the longest interval that it took.
+        hit_us: overlap of the node that was hit with these intervals.
     """
 
     is_profiled: bool
@@ -87,11 +75,9 @@ class _Usual:
 
 
 def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list[Disturbance]:
-    """Return every slow run with its likely cause, by time.
+    """Return every slow run with its likely cause, by time; events may be in any order.
 
-    Args:
-        series: the runs after the warm-up, one series per session; they do not overlap.
-        events: disturbances, in any order.
+    There is one series of runs after the warm-up per session; they do not overlap.
     """
     slow_runs = [pair for runs in series for pair in _of_series(runs, events)]
     return [row for _, row in sorted(slow_runs, key=lambda pair: pair[0])]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, Protocol
 
 from common.table_rows import OsEventsRow
@@ -25,14 +24,13 @@ EventKind = Literal[
     "resident_memory",
 ]
 INTERVALS: tuple[EventKind, ...] = ("preempted", "waited")  # a thread of this process could run and had no processor
-TRACEFS, PSUTIL = "tracefs", "psutil"  # sources of intervals and of counts
 MAX_EVENTS = 100_000
 INCOMPLETE = "os_events: incomplete: "  # prefix of the notes that say which events are missing
 
 
 @dataclass(frozen=True, slots=True)
 class OsEvent:
-    """One interval of a thread, or one count over a period.
+    """One interval of a thread, or one count over a period; the fields are columns of os_events.
 
     ``preempted`` and ``waited`` are intervals in which a thread of this process could run and had no processor. The
     first begins when the thread is switched out while runnable, the second when it is woken; both end when it is
@@ -40,19 +38,10 @@ class OsEvent:
 
     Args:
         time_s: start, on the clock of ``time.perf_counter``.
-        duration_us: length of the interval, or of the period of a count.
-        event_count: 1 for an interval; the number for a count; None for a kind without a number.
-        lost_us: lost processor time: the length of an interval; for ``stolen`` the time taken by the hypervisor.
-        thread_id: the kernel's id of the thread that had no processor.
-        is_main_thread: whether that is the thread that started the recorder and calls the runtime.
-        processor_index: processor that the thread lost or waited for.
-        other_process: name of the thread that ran there for most of the interval; None if unknown.
-        other_process_id: the kernel's id of that thread.
-        is_own_thread: whether that thread belongs to this process too.
-        crowding_process: if it does, a thread of another process that held another processor for most of the interval,
-            so that two threads of this process had to share one processor; None if there is none.
-        crowding_process_id: the kernel's id of the crowding thread.
-        resident_bytes: resident memory of the process.
+        event_count: None for a kind without a number.
+        is_main_thread: whether the thread started the recorder and calls the runtime.
+        other_process: of the thread that ran there for most of the interval; None if unknown.
+        crowding_process: of a thread that held another processor for most of the interval; None if there is none.
     """
 
     event_kind: EventKind
@@ -75,11 +64,6 @@ class EventRecorder(Protocol):
     """Records events while a ``with`` block runs."""
 
     @property
-    def name(self) -> str:
-        """Source of the events: ``tracefs`` or ``psutil``."""
-        ...
-
-    @property
     def is_recording(self) -> bool: ...
 
     @property
@@ -96,9 +80,7 @@ class EventRecorder(Protocol):
         """Start recording; a missing permission or facility gives a note and raises nothing."""
         ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Read the remaining events, stop and clean up."""
         ...
 
@@ -142,7 +124,7 @@ def event_rows(events: Iterable[OsEvent], origin_s: float) -> Iterator[OsEventsR
         yield {
             "event_index": index,
             "event_kind": event.event_kind,
-            "event_source": TRACEFS if event.event_kind in INTERVALS else PSUTIL,
+            "event_source": "tracefs" if event.event_kind in INTERVALS else "psutil",
             "time_us": 1e6 * (event.time_s - origin_s),
             "duration_us": event.duration_us,
             "event_count": event.event_count,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
 
 from common.os_events.counters import CounterRecorder
 from common.os_events.events import INCOMPLETE, EventRecorder, OsEvent
@@ -19,7 +18,7 @@ class OsEventRecorder:
         self._scheduler = scheduler or TracefsRecorder()
         self._counters = counters or CounterRecorder()
         self._stack = contextlib.ExitStack()
-        self.name = self._counters.name
+        self._only_counts = True
 
     @property
     def events(self) -> list[OsEvent]:
@@ -27,7 +26,7 @@ class OsEventRecorder:
 
     @property
     def notes(self) -> list[str]:
-        fallback = [FALLBACK_NOTE] if self.name == self._counters.name else []
+        fallback = [FALLBACK_NOTE] if self._only_counts else []
         return [*self._scheduler.notes, *fallback, *self._counters.notes]
 
     @property
@@ -37,13 +36,10 @@ class OsEventRecorder:
 
     def __enter__(self) -> OsEventRecorder:
         self._stack.enter_context(self._counters)
-        if self._stack.enter_context(self._scheduler).is_recording:
-            self.name = self._scheduler.name
+        self._only_counts = not self._stack.enter_context(self._scheduler).is_recording
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def restart(self) -> None:

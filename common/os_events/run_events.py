@@ -106,11 +106,9 @@ def node_hit(spans: Iterable[NodeSpan], intervals: Sequence[LostInterval]) -> tu
 
 
 def events_by_run(runs: Iterable[Run], events: Iterable[OsEvent]) -> Iterator[RunEvents]:
-    """Yield the events of each run. A sweep over both holds the events of one run, however many runs there are.
+    """Yield the events, given in any order, of runs that do not overlap and are ordered by start.
 
-    Args:
-        runs: runs that do not overlap, ordered by start.
-        events: events in any order.
+    A sweep over both holds the events of one run, however many runs there are.
     """
     waiting = deque(sorted(events, key=lambda event: event.time_s))
     lasting: list[OsEvent] = []

@@ -88,13 +88,11 @@ class Processors:
         return [other for other in self._slices if other != processor]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A line that this process wrote into the trace, with its time and the kernel's id of the writing thread."""
+class Mark(NamedTuple):
+    """A line that this process wrote into the trace: the kernel's id of the writing thread, and the time."""
 
     thread_id: int
     time_s: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +107,13 @@ class _Off:
 class SchedulerTrace:
     """Parses the trace piece by piece; keeps which threads have no processor and which ran lately.
 
-    Args:
-        own: the kernel's ids of the threads of this process; threads that they create are added.
+    ``own`` are the kernel's ids of the threads of this process; threads that they create are added.
     """
 
     def __init__(self, own: set[int], main_thread_id: int) -> None:
         self.switch_count = 0
-        self.lost_count = 0
-        self.unseen_count = 0
+        self.lost_count = 0  # events that the kernel overwrote before they were read
+        self.unseen_count = 0  # intervals whose end the kernel did not record
         self.own = own
         self._main_thread_id = main_thread_id
         self._off: dict[int, _Off] = {}
@@ -208,4 +205,4 @@ class SchedulerTrace:
 def find_mark(text: str, wanted: str) -> Mark | None:
     """Return the mark with the wanted text, or None."""
     marks = (match for line in text.split("\n") if (match := _MARK.search(line)))
-    return next((Mark(int(m["id"]), float(m["time"]), wanted) for m in marks if m["text"] == wanted), None)
+    return next((Mark(int(m["id"]), float(m["time"])) for m in marks if m["text"] == wanted), None)

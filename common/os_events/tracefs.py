@@ -23,9 +23,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 
-from common.os_events.events import INCOMPLETE, TRACEFS, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, EventLog, OsEvent
 from common.os_events.sched_trace import SchedulerTrace, find_mark
 
 PREFIX = "onnx_profile_"
@@ -51,12 +50,9 @@ class TracefsRecorder:
     Args:
         root: folder of tracefs; None for the mounted one, or a mount for this process alone.
         clock: CLOCK_MONOTONIC in seconds.
-        buffer_kib: size of the ring buffer per processor.
         parses_late: keep what is read as text, and parse it when the block ends. Parsing 40,000 events takes half a
             second of processor time, which is too much where something is timed meanwhile.
     """
-
-    name = TRACEFS
 
     def __init__(
         self,
@@ -74,7 +70,7 @@ class TracefsRecorder:
         self._unparsed: list[bytes] = []
         self._is_full = False
         self._log = EventLog()
-        self._trace = SchedulerTrace(set(), 0)
+        self.trace = SchedulerTrace(set(), 0)
         self._problems: list[str] = []
         self._stack = contextlib.ExitStack()
 
@@ -84,27 +80,13 @@ class TracefsRecorder:
         return self._log.sorted()
 
     @property
-    def lost_count(self) -> int:
-        """Events that the kernel overwrote before they were read."""
-        return self._trace.lost_count
-
-    @property
-    def switch_count(self) -> int:
-        return self._trace.switch_count
-
-    @property
-    def unseen_count(self) -> int:
-        """Intervals whose end the kernel did not record."""
-        return self._trace.unseen_count
-
-    @property
     def notes(self) -> list[str]:
         """Everything that is missing, with remedies."""
         notes = list(self._problems)
-        if self.lost_count:
-            notes.append(f"{INCOMPLETE}{self.lost_count:,} scheduler events were overwritten before being read")
-        if self.unseen_count:
-            notes.append(f"{INCOMPLETE}{self.unseen_count:,} intervals are left out because the kernel hid their end")
+        if lost := self.trace.lost_count:
+            notes.append(f"{INCOMPLETE}{lost:,} scheduler events were overwritten before being read")
+        if unseen := self.trace.unseen_count:
+            notes.append(f"{INCOMPLETE}{unseen:,} intervals are left out because the kernel hid their end")
         if dropped := self._log.dropped_count:
             notes.append(f"{INCOMPLETE}the {dropped:,} shortest intervals are left out")
         return notes
@@ -118,9 +100,7 @@ class TracefsRecorder:
             self._problems.append(f"tracefs: cannot be used ({_reason(error)}); {REMEDY}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Read the remaining events and remove the instance."""
         if self.is_recording:
             with contextlib.suppress(OSError):
@@ -128,7 +108,7 @@ class TracefsRecorder:
             self._drain()
         self._parse()
         if self.is_recording:
-            self._trace.finish()
+            self.trace.finish()
         self.is_recording = False
         self._stack.close()
 
@@ -138,7 +118,7 @@ class TracefsRecorder:
             self._drain()
             self._parse()
             self._log = EventLog()
-            self._trace.forget()
+            self.trace.forget()
 
     def drain_if_due(self) -> None:
         """Read the buffer if ``DRAIN_PERIOD_S`` has passed since the last time."""
@@ -162,7 +142,7 @@ class TracefsRecorder:
         self._write("tracing_cpumask", mask_text(os.sched_getaffinity(0)))
         for event in EVENTS:
             self._write(f"events/{event}/enable", "1")
-        self._trace = SchedulerTrace(self._threads(thread_id), thread_id)
+        self.trace = SchedulerTrace(self._threads(thread_id), thread_id)
         self._started_s = self._drained_s = self._clock()
         self.is_recording = True
 
@@ -200,7 +180,7 @@ class TracefsRecorder:
     def _parse(self) -> None:
         text = b"".join(self._unparsed).decode(errors="replace")
         self._unparsed.clear()
-        self._log.extend(self._trace.feed(text))
+        self._log.extend(self.trace.feed(text))
 
     def _end_early(self) -> None:
         """Record no more, so that memory stays small."""
@@ -243,8 +223,7 @@ def mask_text(processors: Iterable[int]) -> str:
 def tracefs(mounts: Path = MOUNTS) -> Iterator[Path]:
     """Yield the folder of tracefs; without one, mount tracefs for this process alone while the block runs.
 
-    Raises:
-        OSError: tracefs is not mounted and cannot be mounted.
+    An OSError says that tracefs is not mounted and cannot be mounted.
     """
     if not mounts.exists():
         raise OSError("this system has no tracefs")

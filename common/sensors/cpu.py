@@ -57,8 +57,7 @@ class HostUtilization:
 def busy_processors(seconds: float) -> float:
     """Return how many processors the host keeps busy on average while this process waits for ``seconds``.
 
-    Raises:
-        PipelineError: the system does not report processor times.
+    Errors are those of :func:`ask`.
     """
     return ask(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
 
@@ -72,11 +71,7 @@ def passed_s(before: Any, after: Any) -> tuple[float, float]:
 
 
 def ask(read: Callable[[], Reading]) -> Reading:
-    """Call a function of psutil.
-
-    Raises:
-        PipelineError: /proc or the operating system does not give the value.
-    """
+    """Call a function of psutil; PipelineError: /proc or the operating system does not give the value."""
     try:
         return read()
     except (OSError, NotImplementedError, psutil.Error) as error:
@@ -135,13 +130,12 @@ def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
 
 
 def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
-    if not _host_switch_count():
+    def count() -> int:
+        return int(ask(psutil.cpu_stats).ctx_switches)
+
+    if not count():
         return [], [f"psutil: no context switches of the host; {_HIDDEN}"]
-    return [_switches("psutil", "host", "context_switches_per_s", _host_switch_count, clock)], []
-
-
-def _host_switch_count() -> int:
-    return int(ask(psutil.cpu_stats).ctx_switches)
+    return [_switches("psutil", "host", "context_switches_per_s", count, clock)], []
 
 
 def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
@@ -149,17 +143,14 @@ def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
     frequency = ask(psutil.cpu_freq)
     if frequency is None or not frequency.max or not frequency.current:
         return [], [f"psutil: no processor frequency ({_HIDDEN}); the nominal one is no measurement"]
-    gauge = GaugeSensor(
-        "psutil", "host", ("cpu_frequency_mhz",), _frequency_mhz, clock=clock, period_s=_SLOWER_PERIOD_S
-    )
-    return [gauge], []
 
+    def read_mhz() -> tuple[float]:
+        if (now := ask(psutil.cpu_freq)) is None:
+            raise PipelineError("psutil host", "no longer gives the frequency")
+        return (float(now.current),)
 
-def _frequency_mhz() -> tuple[float]:
-    frequency = ask(psutil.cpu_freq)
-    if frequency is None:
-        raise PipelineError("psutil host", "no longer gives the frequency")
-    return (float(frequency.current),)
+    quantities = ("cpu_frequency_mhz",)
+    return [GaugeSensor("psutil", "host", quantities, read_mhz, clock=clock, period_s=_SLOWER_PERIOD_S)], []
 
 
 def process_sensors(clock: Clock) -> list[Sensor]:
@@ -184,14 +175,7 @@ def process_sensors(clock: Clock) -> list[Sensor]:
 
 def _switches(name: str, domain: str, quantity: str, read: Callable[[], int], clock: Clock) -> Sensor:
     return CounterSensor(
-        name,
-        domain,
-        read,
-        clock=clock,
-        quantity=quantity,
-        unit=1.0,
-        limit=_SWITCH_LIMIT_PER_S,
-        period_s=SLOW_PERIOD_S,
+        name, domain, read, clock=clock, quantity=quantity, unit=1.0, limit=_SWITCH_LIMIT_PER_S, period_s=SLOW_PERIOD_S
     )
 
 

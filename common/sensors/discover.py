@@ -21,9 +21,7 @@ def available_sensors(
 ) -> tuple[list[Sensor], list[str]]:
     """Return every sensor that can be read, and a note with a remedy for each that cannot.
 
-    Args:
-        powercap_root: tree of RAPL counters; pyRAPL reads the default tree only.
-        clock: returns the time in seconds.
+    ``powercap_root`` is a tree of RAPL counters; pyRAPL reads the default tree only.
     """
     groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
     sensors = [sensor for group, _ in groups for sensor in group]

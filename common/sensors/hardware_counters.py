@@ -18,17 +18,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
-from common.graphs.sums import ratio
-from common.sensors.hardware_events import (
-    VECTOR,
-    Count,
-    known_events,
-    parse_counts,
-    problem_notes,
-    value_of,
-)
+from common.sensors.hardware_events import VECTOR, Count, known_events, parse_counts, problem_notes
 
 _ANSWER_S = 10.0  # perf answers within milliseconds, unless it does not start at all
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -37,35 +28,17 @@ _REMEDY = "sudo sysctl kernel.perf_event_paranoid=2, or run as root"
 
 @dataclass(frozen=True, slots=True)
 class HardwareCounts:
-    """Counts of a window, in user mode, over all threads; a ratio is None if one of its counts is."""
+    """Counts of a window, in user mode, over all threads."""
 
     window_s: float
     counts: Mapping[str, Count] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    @property
-    def instructions_per_cycle(self) -> float | None:
-        return self._ratio("instructions", "cycles")
-
-    @property
-    def cache_miss_share(self) -> float | None:
-        """Cache misses over cache references, as the processor defines perf's generic events."""
-        return self._ratio("cache_misses", "cache_references")
-
-    @property
-    def vector_instruction_share(self) -> float | None:
-        """Vector instructions over all instructions; AMD from Zen 4 on counts up to two operations per instruction."""
-        return self._ratio(VECTOR, "instructions")
-
-    def _ratio(self, part: str, whole: str) -> float | None:
-        return ratio(value_of(self.counts, part), value_of(self.counts, whole))
-
 
 class HardwareCounters:
     """Counts hardware events while a ``with`` block runs; ``result`` holds the counts afterwards.
 
-    Args:
-        perf: the program; by default the one on the PATH.
+    ``perf`` is the program; by default the one on the PATH.
     """
 
     def __init__(self, *, perf: str | None = None) -> None:
@@ -89,9 +62,7 @@ class HardwareCounters:
         self._is_on = self._command("enable")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Switch the counters off and read them."""
         was_on = self._is_on and self._command("disable")
         window_s = time.perf_counter() - self._start_s

@@ -9,8 +9,8 @@ width from Zen 4 on, PMCx0CB before it (Processor Programming Reference, "Core P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 GENERIC = {
@@ -77,11 +77,10 @@ def parse_counts(output: str, events: Mapping[str, str], window_s: float, proces
         fields = line.split(",")
         if len(fields) >= 5:
             printed[fields[2].partition(":")[0]] = (fields[0], fields[4])
-    most, counts = window_s * processors * _MOST_PER_S, {}
-    for name, event in events.items():
-        value, share = printed.get(event, ("<not printed>", ""))
-        counts[name] = _count(event, value, share, most)
-    return _without_contradictions(counts)
+    most = window_s * processors * _MOST_PER_S
+    return _without_contradictions(
+        {name: _count(event, *printed.get(event, ("<not printed>", "")), most) for name, event in events.items()}
+    )
 
 
 def _count(event: str, value: str, share: str, most: float) -> Count:
@@ -108,15 +107,11 @@ def _without_contradictions(counts: dict[str, Count]) -> dict[str, Count]:
     for part, whole in (("cache_misses", "cache_references"), (VECTOR, "instructions")):
         inner, outer = value_of(counts, part), value_of(counts, whole)
         if inner is not None and outer is not None and inner > outer:
-            old = counts[part]
-            counts[part] = Count(old.event, None, old.counted_share, f"{inner} of {outer} {whole} is impossible")
+            counts[part] = replace(counts[part], value=None, problem=f"{inner} of {outer} {whole} is impossible")
     done, cycles = value_of(counts, "instructions"), value_of(counts, "cycles")
     if done is not None and cycles is not None and done > MOST_PER_CYCLE * cycles:
-        for name in ("instructions", "cycles"):
-            old = counts[name]
-            counts[name] = Count(
-                old.event, None, old.counted_share, f"{done} instructions in {cycles} cycles is impossible"
-            )
+        problem = f"{done} instructions in {cycles} cycles is impossible"
+        counts |= {name: replace(counts[name], value=None, problem=problem) for name in ("instructions", "cycles")}
     return counts
 
 
@@ -132,9 +127,6 @@ def problem_notes(counts: Mapping[str, Count]) -> list[str]:
             reasons.setdefault(count.problem, []).append(f"{name} ({count.event})")
     notes = [f"perf: unavailable: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     shared = [name for name, count in counts.items() if count.value is not None and (count.counted_share or 1) < 1]
-    return [*notes, *_extrapolated(shared)]
-
-
-def _extrapolated(names: Iterable[str]) -> list[str]:
-    listed = ", ".join(names)
-    return [f"perf: extrapolated, since the processor has too few counters: {listed}"] if listed else []
+    if shared:
+        notes.append(f"perf: extrapolated, since the processor has too few counters: {', '.join(shared)}")
+    return notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -33,9 +32,7 @@ class OtherWork:
         self._before = _reading()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         after = _reading()
         if self._before and after:
             busy_s, total_s = passed_s(self._before[0], after[0])

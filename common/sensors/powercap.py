@@ -32,17 +32,12 @@ class Zone:
     path: Path
     domain: str
     range_uj: int
-    counter: str = ""  # path of the counter's file as text: composing it for each reading costs more than the reading
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counter", str(self.path / "energy_uj"))
 
 
 def find_zones(root: Path) -> tuple[Zone, ...]:
     """Return the zones of packages, dram and psys in the order of the tree; empty if there is no tree.
 
-    Raises:
-        PipelineError: a zone has no name or no range.
+    A PipelineError says that a zone has no name or no range.
     """
     folders: dict[str, Path] = {}
     for pattern in ("intel-rapl:*", "*/intel-rapl:*", "*/*/intel-rapl:*"):
@@ -67,34 +62,25 @@ def _domain(name: str, folders: dict[str, Path]) -> str:
     return f"{_text(folders[inner[1]] / 'name')}/{label}"
 
 
-def read_counter(zone: Zone) -> int:
-    """Read the counter of a zone in µJ.
-
-    Each call opens the file, which takes about 5 µs and detects a zone that has disappeared.
-
-    Raises:
-        PipelineError: the file is gone, not readable by this user, or holds no number.
-    """
-    return _number(zone.counter)
-
-
 def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
     """Return a sensor for each readable zone, and one note for the others, which usually fail for one reason."""
     sensors: list[Sensor] = []
     failures = []
     for zone in zones:
+        # composing the path for each reading would cost more than the reading
+        read_uj = partial(_number, str(zone.path / "energy_uj"))
         try:
-            read_counter(zone)
+            read_uj()
         except PipelineError as error:
             failures.append(str(error))
             continue
-        read_uj = partial(read_counter, zone)
         sensors.append(CounterSensor("powercap", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return sensors, [f"powercap: {failures[0]}{more}"] if failures else []
 
 
 def _number(path: Path | str) -> int:
+    """Read a number in µJ; opening the file takes about 5 µs and detects a zone that has disappeared."""
     text = _text(path)
     if not text.isdecimal() or len(text) >= _COUNTER_BYTES:  # 64 bits have 20 digits
         raise PipelineError(path, f"holds {quoted(text)}, which is not a count of µJ")

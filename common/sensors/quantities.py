@@ -7,9 +7,7 @@ from __future__ import annotations
 
 POWER = "power_w"
 
-_POWER = {
-    POWER: "power: the mean since the previous sample from an energy counter, else as the instrument averages it",
-}
+_POWER = {POWER: "power: the mean since the previous sample from an energy counter, else as the instrument averages it"}
 _GPU = {
     "temperature_c": "temperature of the GPU's die in degrees Celsius",
     "sm_clock_mhz": "clock of the GPU's multiprocessors",

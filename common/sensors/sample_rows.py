@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from common.graphs.sums import ratio
 from common.sensors.hardware_counters import HardwareCounts
-from common.sensors.hardware_events import value_of
+from common.sensors.hardware_events import VECTOR
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Sample
 from common.table_rows import HardwareCountersDocument, HostSamplesRow, PowerSamplesRow
@@ -41,20 +42,27 @@ def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Itera
 
 
 def counter_figures(counted: HardwareCounts, run_count: int) -> HardwareCountersDocument:
-    """Return the fields of hardware_counters for a window that held ``run_count`` runs."""
+    """Return the fields of hardware_counters for a window that held ``run_count`` runs.
+
+    Cache misses and references are what the processor defines as perf's generic events. AMD from Zen 4 on counts up to
+    two vector operations per instruction.
+    """
     shares = [count.counted_share for count in counted.counts.values() if count.counted_share is not None]
+    known = {name: count.value for name, count in counted.counts.items()}
+    instructions, vectors, misses = known.get("instructions"), known.get(VECTOR), known.get("cache_misses")
+    cycles, references = known.get("cycles"), known.get("cache_references")
     return {
         "counter_source": "perf stat" if counted.counts else None,
         "window_s": counted.window_s,
         "run_count": run_count,
-        "instructions_count": value_of(counted.counts, "instructions"),
-        "cycles_count": value_of(counted.counts, "cycles"),
-        "cache_references_count": value_of(counted.counts, "cache_references"),
-        "cache_misses_count": value_of(counted.counts, "cache_misses"),
-        "vector_instructions_count": value_of(counted.counts, "vector_instructions"),
-        "instructions_per_cycle": counted.instructions_per_cycle,
-        "cache_miss_share": counted.cache_miss_share,
-        "vector_instruction_share": counted.vector_instruction_share,
+        "instructions_count": instructions,
+        "cycles_count": cycles,
+        "cache_references_count": references,
+        "cache_misses_count": misses,
+        "vector_instructions_count": vectors,
+        "instructions_per_cycle": ratio(instructions, cycles),
+        "cache_miss_share": ratio(misses, references),
+        "vector_instruction_share": ratio(vectors, instructions),
         "counted_share": min(shares, default=None),
     }
 

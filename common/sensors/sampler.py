@@ -10,8 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from common.messages.errors import PipelineError
@@ -34,25 +32,16 @@ class SampleSink(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Failures:
-    """Failed readings of one sensor. Only the last message is kept: a sampler may run for days."""
-
-    count: int = 0
-    last: str = ""
-
-
 class Sampler:
     """Reads sensors into a sink while a ``with`` block runs; ``notes`` and ``incomplete`` say what went wrong.
 
-    A sampler serves one block. A later sampler may use the same sensors and restarts their counters.
+    A sampler serves one block. A later sampler may use the same sensors and restarts their counters. Without sensors no
+    thread is started.
 
     Args:
-        sensors: sensors to read; without any, no thread is started.
         sink: receives the samples, from the sampler's thread and from the thread that enters and leaves the block.
         rate_hz: readings per second; a sensor with a longer period of its own is read less often.
         phase: kind of block: ``idle`` or ``run``.
-        clock: returns the time in seconds.
         wait: waits for a number of seconds and returns whether to stop; by default until the block ends.
     """
 
@@ -80,7 +69,7 @@ class Sampler:
         self._slow = [sensor for sensor in self.sensors if sensor.period_s > self._period_s]
         self._due_s = [-math.inf] * len(self._slow)
         self._earliest_s = -math.inf
-        self._failures: dict[tuple[str, str], _Failures] = {}
+        self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by sensor: how many, and the last message alone
         self._faults: list[str] = []
         self._more_faults = 0
         self._start_s = self._last_s = 0.0
@@ -96,9 +85,7 @@ class Sampler:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the thread and take the last reading, so that the samples reach to the end of the block."""
         if self.sensors:
             self._running.release()
@@ -110,8 +97,8 @@ class Sampler:
     def incomplete(self) -> list[str]:
         """Holes in the samples: one line for each sensor and domain that failed, and for each jump of the clock."""
         failed = [
-            f"{name} {domain}: {failures.count} readings failed ({failures.last}); the {self.phase} samples have a hole"
-            for (name, domain), failures in list(self._failures.items())
+            f"{name} {domain}: {count} readings failed ({last}); the {self.phase} samples have a hole"
+            for (name, domain), (count, last) in list(self._failures.items())
         ]
         more = [f"sensors: {self._more_faults} more jumps of the clock"] if self._more_faults else []
         return [*failed, *self._faults, *more]
@@ -170,9 +157,8 @@ class Sampler:
             try:
                 self._sink.extend(sensor.sample())
             except PipelineError as error:
-                failures = self._failures.setdefault((sensor.name, sensor.domain), _Failures())
-                failures.count += 1
-                failures.last = str(error)
+                count, _ = self._failures.get((sensor.name, sensor.domain), (0, ""))
+                self._failures[sensor.name, sensor.domain] = count + 1, str(error)
 
 
 def sample_idle(

@@ -26,7 +26,7 @@ from onnx import TensorProto, helper
 from common.latency.run import NodeSpan, Run
 from common.os_events import tracefs
 from common.os_events.disturbance import LEAST_EXPLAINED_SHARE, disturbances
-from common.os_events.recorder import OsEventRecorder
+from common.os_events.recorder import FALLBACK_NOTE, OsEventRecorder
 from common.os_events.tracefs import PREFIX, TracefsRecorder
 from tests.support.paths import ROOT
 from tests.support.profiles.run_series import series_of
@@ -182,7 +182,7 @@ def test_who_ran_instead_and_the_node_that_it_hit_are_what_the_kernel_recorded(
             disturbed_count += lap()
             if disturbed_count == 7:
                 break
-    assert recording.name == "tracefs"
+    assert FALLBACK_NOTE not in recording.notes
     assert disturbed_count == 7
     runs = list(aligned(running.end_profiling(), laps))
     rows = disturbances(series_of(runs), recording.events)
@@ -238,11 +238,11 @@ def test_what_was_lost_is_what_the_kernel_counted(one_processor, competitor):
     assert counted >= 11
     longest_us = max(event.lost_us for event in mine)
     # What the kernel hides is counted apart.
-    assert 0 <= counted - sum(event.event_kind == "preempted" for event in mine) <= recording.unseen_count
+    assert 0 <= counted - sum(event.event_kind == "preempted" for event in mine) <= recording.trace.unseen_count
     # The kernel books a wait a while before it traces the switch, longer if the hypervisor takes the processor then.
-    apart_us = 20 * counted + longest_us * recording.unseen_count
+    apart_us = 20 * counted + longest_us * recording.trace.unseen_count
     assert sum(event.lost_us for event in mine) == pytest.approx(waited_us - waited_before_us, rel=0.02, abs=apart_us)
-    assert recording.lost_count == 0
+    assert recording.trace.lost_count == 0
 
 
 def preempted_by_own(recording):
@@ -270,7 +270,7 @@ def test_a_thread_made_later_is_known_as_ours(one_processor):
     with TracefsRecorder() as recording:
         found = preempted_by_own(recording)
     assert found
-    assert {event.thread_id for event in found} | {event.other_process_id for event in found} <= recording._trace.own
+    assert {event.thread_id for event in found} | {event.other_process_id for event in found} <= recording.trace.own
 
 
 IN_A_CONTAINER = f"""
@@ -281,7 +281,7 @@ os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 with TracefsRecorder() as recording:
     found = preempted_by_own(recording)
 has_main = any(event.is_main_thread for event in found)
-print(json.dumps([os.getpid(), recording.notes, has_main, sorted(recording._trace.own)]))
+print(json.dumps([os.getpid(), recording.notes, has_main, sorted(recording.trace.own)]))
 """
 
 
@@ -342,5 +342,5 @@ def test_a_buffer_that_is_too_small_is_said():
     with TracefsRecorder(buffer_kib=4) as recording:
         for _ in range(2000):
             time.sleep(1e-6)  # two switches each
-    assert recording.lost_count > 0
+    assert recording.trace.lost_count > 0
     assert "were overwritten before being read" in recording.notes[0]

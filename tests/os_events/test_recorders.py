@@ -82,12 +82,12 @@ def test_an_instance_of_its_own_is_set_up_and_removed(kernel):
         assert kernel.setting("trace_clock") == "mono"
         assert kernel.setting("tracing_cpumask") == mask_text(os.sched_getaffinity(0))
         assert [kernel.setting(f"events/{event}/enable") for event in tracefs.EVENTS] == ["1"] * 3
-        assert recording._trace.own == {int(task.name) for task in Path("/proc/self/task").iterdir()}
+        assert recording.trace.own == {int(task.name) for task in Path("/proc/self/task").iterdir()}
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
     (event,) = recording.events
     assert (event.other_process, event.is_main_thread) == ("spin", True)
     assert event.duration_us == pytest.approx(2000)
-    assert (recording.notes, recording.switch_count) == ([], 2)
+    assert (recording.notes, recording.trace.switch_count) == ([], 2)
     assert list((kernel.root / "instances").iterdir()) == []
 
 
@@ -128,7 +128,7 @@ def test_events_beside_timed_work_are_parsed_when_it_has_ended(kernel):
         kernel.now_s += tracefs.DRAIN_PERIOD_S
         recording.drain_if_due()
         kernel.say(PREEMPTED.format(own=kernel.thread_id).replace("1.", "7."))
-        assert recording.switch_count == 0
+        assert recording.trace.switch_count == 0
     assert [event.time_s for event in recording.events] == [pytest.approx(1, abs=0.5), pytest.approx(7, abs=0.5)]
     assert recording.notes == []
 
@@ -152,7 +152,7 @@ def test_in_a_container_the_mark_tells_the_kernels_number(kernel):
     kernel.thread_id = 4_000_001
     with recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=4_000_001))
-    assert recording._trace.own == {4_000_001}
+    assert recording.trace.own == {4_000_001}
     assert recording.events[0].is_main_thread
     busy = threading.Event()
     thread = threading.Thread(target=busy.wait)
@@ -181,7 +181,7 @@ def test_marks_that_do_not_show_up_are_refused(kernel):
 def test_overruns_are_counted_and_said(kernel):
     with recorder(kernel) as recording:
         kernel.say("CPU:1 [LOST 4177 EVENTS]\n")
-    assert recording.lost_count == 4177
+    assert recording.trace.lost_count == 4177
     assert recording.notes == ["os_events: incomplete: 4,177 scheduler events were overwritten before being read"]
 
 
@@ -364,7 +364,6 @@ def test_counters_stand_in_where_tracefs_cannot_be_used(tmp_path):
     fake = FakeCounters(ZERO, Counts(0, 3, 0, 0, 0.0, 1000))
     with OsEventRecorder(TracefsRecorder(tmp_path), CounterRecorder(fake.read)) as recording:
         recording.drain_if_due()
-    assert recording.name == "psutil"
     assert [event.event_kind for event in recording.events] == ["involuntary_switch"]
     assert recording.notes == [f"tracefs: cannot be used (No such file or directory); {REMEDY}", FALLBACK_NOTE]
 
@@ -375,6 +374,5 @@ def test_both_record_where_both_can(kernel):
     with OsEventRecorder(recorder(kernel), counters) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
         recording.drain_if_due()
-    assert recording.name == "tracefs"
     assert [event.event_kind for event in recording.events] == ["preempted", "involuntary_switch"]  # 1 s and 10 s
     assert recording.notes == []

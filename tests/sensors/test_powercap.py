@@ -8,7 +8,7 @@ import pytest
 
 from common.messages.errors import PipelineError
 from common.sensors import discover
-from common.sensors.powercap import find_zones, powercap_sensors, read_counter
+from common.sensors.powercap import find_zones, powercap_sensors
 from common.sensors.sampler import Sampler
 from common.sensors.sensor import CounterSensor, GaugeSensor, Sample, count_between
 
@@ -208,12 +208,13 @@ def test_sensors_read_the_tree(tmp_path):
 
 def test_a_counter_that_is_no_number_and_one_that_is_gone(tmp_path):
     zone = find_zones(nested_tree(tmp_path))[0]
+    (sensor,), _ = powercap_sensors([zone], Clock())
     (zone.path / "energy_uj").write_text("-1\n")
     with pytest.raises(PipelineError, match="holds '-1', which is not a count"):
-        read_counter(zone)
+        sensor.sample()
     (zone.path / "energy_uj").unlink()
     with pytest.raises(PipelineError, match=r"energy_uj: cannot be read \(No such file"):
-        read_counter(zone)
+        sensor.sample()
 
 
 def test_a_zone_that_goes_in_mid_run_leaves_what_was_measured(tmp_path):

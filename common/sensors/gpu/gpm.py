@@ -33,8 +33,7 @@ PCIE = frozenset(name for name in _METRICS if name.startswith("pcie"))
 class GpmSensor:
     """GPM metrics of a device, each the mean since the previous sample.
 
-    Raises:
-        PipelineError: the GPU does not support GPM, or not for this user.
+    A PipelineError says that the GPU does not support GPM, or not for this user.
     """
 
     name = "nvml_gpm"

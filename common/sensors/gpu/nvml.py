@@ -1,22 +1,35 @@
-"""NVIDIA GPUs through NVML (package ``nvidia-ml-py``): the energy counter first, sampled power second.
+"""NVIDIA GPUs through NVML (package ``nvidia-ml-py``): power and state.
 
 The energy counter exists from Volta on, counts mJ and is updated every 20 to 100 ms. Sampled power is an average over
-up to a second, which the driver chooses, so it blurs short runs. Without a driver there is no sensor; a reading of 0 W
-never means a missing one.
+up to a second, which the driver chooses, so it blurs short runs. The driver updates the other quantities a few times a
+second, and they are read no more often. What a device does not support is left out; it is never zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from common.messages.errors import PipelineError
 from common.sensors.gpu.device import Device
 from common.sensors.gpu.gpm import PCIE, gpm_sensor
-from common.sensors.gpu.state import pcie_sensors, state_sensors
 from common.sensors.quantities import POWER
-from common.sensors.sensor import Clock, CounterSensor, Sensor
+from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, Sensor
 
 _REMEDY = "where there is an NVIDIA GPU, install its driver"
+# nvmlDeviceGetPcieThroughput measures for 20 ms per direction, during which the sampler reads nothing else.
+_PCIE_PERIOD_S = 1.0
+_PCIE_LIMIT_BYTES_PER_S = 1e12  # beyond any link: PCIe 7.0 x16 carries 256 GB/s per direction
+# Names in pynvml of the bits of nvmlDeviceGetCurrentClocksEventReasons that make up each quantity (nvml.h).
+_REASONS = {
+    "is_throttled_by_power_cap": ("SwPowerCap",),
+    "is_throttled_by_temperature": ("SwThermalSlowdown", "HwThermalSlowdown"),
+    "is_throttled_by_power_brake": ("HwPowerBrakeSlowdown",),
+    "is_throttled_by_hardware": ("HwSlowdown",),
+    "is_throttled_by_clock_setting": ("ApplicationsClocksSetting", "DisplayClockSetting"),
+    "is_throttled_by_sync_boost": ("SyncBoost",),
+    "is_gpu_idle": ("GpuIdle",),
+}
 
 
 def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
@@ -46,10 +59,10 @@ def _device_sensors(pynvml: ModuleType, index: int, clock: Clock) -> tuple[list[
         return [], [f"nvml gpu-{index}: cannot be read ({error})"]
     device = Device(pynvml, handle, index, clock)
     power, power_notes = _power_sensor(device)
-    state, state_notes = state_sensors(device)
+    state, state_notes = _state_sensors(device)
     gpm, gpm_notes = gpm_sensor(device)
     has_pcie = gpm is not None and set(gpm.quantities) >= PCIE
-    pcie, pcie_notes = ([], []) if has_pcie else pcie_sensors(device)
+    pcie, pcie_notes = ([], []) if has_pcie else _pcie_sensors(device)
     profile: list[Sensor] = [gpm] if gpm else []
     return [*power, *state, *profile, *pcie], [*power_notes, *state_notes, *gpm_notes, *pcie_notes]
 
@@ -68,3 +81,81 @@ def _power_sensor(device: Device) -> tuple[list[Sensor], list[str]]:
     except PipelineError:
         return device.supported([device.gauge((POWER,), power_w, 0.0, "nvml_power")])
     return [CounterSensor("nvml_energy", device.domain, energy_mj, unit=1e-3, clock=device.clock)], []
+
+
+def _state_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
+    """Return a sensor for each group of quantities that the device supports, and a note for the others."""
+    nvml = device.pynvml
+
+    def clock_mhz(kind: int) -> Callable[[], tuple[float]]:
+        return lambda: (float(device.call("nvmlDeviceGetClockInfo", kind)),)
+
+    gauges: list[tuple[tuple[str, ...], Callable[[], tuple[float, ...]]]] = [
+        (("temperature_c",), lambda: (float(device.call("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)),)),
+        (("sm_clock_mhz",), clock_mhz(nvml.NVML_CLOCK_SM)),
+        (("memory_clock_mhz",), clock_mhz(nvml.NVML_CLOCK_MEM)),
+        (("gpu_utilization_share", "memory_utilization_share"), lambda: _utilization(device)),
+        (("gpu_memory_used_bytes",), lambda: (float(device.call("nvmlDeviceGetMemoryInfo").used),)),
+        (tuple(_REASONS), _reasons(device)),
+    ]
+    return device.supported([device.gauge(names, read, SLOW_PERIOD_S) for names, read in gauges])
+
+
+def _utilization(device: Device) -> tuple[float, float]:
+    rates = device.call("nvmlDeviceGetUtilizationRates")
+    return rates.gpu / 100, rates.memory / 100
+
+
+def _reasons(device: Device) -> Callable[[], tuple[float, ...]]:
+    prefix, function = "nvmlClocksEventReason", "nvmlDeviceGetCurrentClocksEventReasons"
+    if not hasattr(device.pynvml, function):  # before nvidia-ml-py 12.535
+        prefix, function = "nvmlClocksThrottleReason", "nvmlDeviceGetCurrentClocksThrottleReasons"
+    masks = [sum(getattr(device.pynvml, prefix + bit) for bit in bits) for bits in _REASONS.values()]
+
+    def read() -> tuple[float, ...]:
+        reasons = device.call(function)
+        return tuple(float(bool(reasons & mask)) for mask in masks)
+
+    return read
+
+
+def _pcie_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
+    """Return the sensors of PCIe traffic without GPM: byte counters if the device has them, else driver samples."""
+    nvml = device.pynvml
+    counters: list[Sensor] = [
+        CounterSensor(
+            "nvml_pcie_counter",
+            device.domain,
+            _byte_counter(device, getattr(nvml, f"NVML_FI_DEV_PCIE_COUNT_{way}_BYTES", 0)),
+            clock=device.clock,
+            quantity=f"pcie_{way.lower()}_bytes_per_s",
+            unit=1.0,
+            limit=_PCIE_LIMIT_BYTES_PER_S,
+            period_s=SLOW_PERIOD_S,
+        )
+        for way in ("TX", "RX")
+    ]
+    kept, _ = device.supported(counters)
+    if len(kept) == len(counters):
+        return kept, []
+    names = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
+    ways = (nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES)
+
+    def sampled() -> tuple[float, ...]:
+        return tuple(1e3 * device.call("nvmlDeviceGetPcieThroughput", way) for way in ways)  # from kB/s
+
+    return device.supported([device.gauge(names, sampled, _PCIE_PERIOD_S, "nvml_pcie_sampled")])
+
+
+def _byte_counter(device: Device, field: int) -> Callable[[], int]:
+    """Return a reader of a 64-bit byte counter; one of 32 bits wraps between two readings of a fast link."""
+
+    def read() -> int:
+        (value,) = device.call("nvmlDeviceGetFieldValues", [field])
+        if value.nvmlReturn != device.pynvml.NVML_SUCCESS:
+            raise device.error(str(device.pynvml.NVMLError(value.nvmlReturn)))
+        if value.valueType != device.pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+            raise device.error(f"field {field} is not a 64-bit counter")
+        return int(value.value.ullVal)
+
+    return read
