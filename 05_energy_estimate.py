@@ -40,12 +40,11 @@ from common.graphs.number_formats import MEASURED_PEAKS
 from common.power.bounded_value import given
 from common.power.efficiency import Host, joules_per_token
 from common.power.energy_model import read_energy_configuration
-from common.power.estimate import KnownPower, estimate
+from common.power.estimate import KnownPower, estimate, is_processor_alone, measured_power, node_work, profile_rows
 from common.power.host_power import HostPower, host_power, idle_fraction
 from common.power.measured import measured_static
 from common.power.processor_law import ProcessorLaw, read_processor_law
 from common.power.processors import HostFacts, read_processors
-from common.power.run_rows import is_processor_alone, measured_power, node_work, profile_rows
 from common.roofline import GIVEN
 from common.table_rows import EfficiencyDocument
 from common.view.node_labels import labels_of

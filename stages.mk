@@ -142,11 +142,11 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
     common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
-    common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/crashes.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/energy_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/power/processor_law.py common/power/processors.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
+    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
@@ -627,8 +627,8 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/chains.py \
-    common/bottlenecks/executed_nodes.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
-    common/bottlenecks/rules.py common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
+    common/bottlenecks/executed_nodes.py common/bottlenecks/judge.py common/bottlenecks/rules.py \
+    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from common.bottlenecks.rules import Facts
 from common.graphs.operators import CONVOLUTIONS, DEQUANTIZE, NCHWC
+from common.graphs.sums import ratio
 from common.messages.names import quoted
-from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow
+from common.table_rows import LatencySummaryDocument, OpLatencyRow, OpRooflineRow, Tables
 
 CPU = "CPUExecutionProvider"
 NORM = "BatchNormalization"
@@ -30,10 +31,9 @@ class ExecutedNode:
 
 @dataclass(frozen=True)
 class ExecutedGraph:
-    """The executed nodes with their figures, and the tensors between them.
+    """The executed nodes with their figures, in execution order, and the tensors between them.
 
     Attributes:
-        nodes: in execution order.
         returning: nodes with a result that the model returns.
         tensors: (producer, consumer, bytes) of each tensor between two nodes.
         median_us: median of the unprofiled runs; None where no table has it.
@@ -57,17 +57,12 @@ class ExecutedGraph:
         return {name: node.row["op_type"] for name, node in self.nodes.items()}
 
 
-def executed_graph(
-    roofline: Iterable[OpRooflineRow],
-    latencies: Iterable[OpLatencyRow],
-    edges: Iterable[ExecutedEdgesRow],
-    summary: LatencySummaryDocument | None,
-) -> ExecutedGraph:
-    rows = list(roofline)
-    timed = {row["executed_node"]: row for row in latencies}
+def executed_graph(tables: Tables, summary: LatencySummaryDocument | None) -> ExecutedGraph:
+    rows = tables.get("op_roofline", [])
+    timed = {row["executed_node"]: row for row in tables.get("op_latency", ())}
     executed = sorted((row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0)
     names = {row["executed_node"]: row["op_type"] for row in executed}
-    inner = [edge for edge in edges if edge["producer"] in names]
+    inner = [edge for edge in tables.get("executed_edges", ()) if edge["producer"] in names]
     tensors = [
         (edge["producer"], edge["consumer"], edge["tensor_bytes"]) for edge in inner if edge["consumer"] in names
     ]
@@ -111,11 +106,12 @@ def _node(
     channels = _channels_read(timed)
     is_in_plain_fp32 = row["domain"] != NCHWC and row["dtype"] == "float32" and not is_dequantized
     is_unblocked = channels is not None and is_in_plain_fp32
-    roof_us = _at_roof(row)
+    share = row["roof_share"]
+    roof_us = None if share is None else row["node_latency_us"] * min(share, 1.0)
     facts: Facts = {
         "op_roofline": {
             **row,
-            "unpadded_share": _ratio(row["macs"], row["executed_macs"]) if row["macs"] else None,
+            "unpadded_share": ratio(row["macs"] or None, row["executed_macs"]),
             "roof_us": roof_us,
             "unblocked_roof_us": roof_us if is_unblocked else None,
             "wide_roof_us": roof_us if row["dtype"] == "float64" else None,
@@ -124,7 +120,7 @@ def _node(
         },
         "op_latency": {
             **(dict(timed) if timed else {}),
-            "fastest_share": _ratio(timed["corrected_min_us"], timed["corrected_median_us"]) if timed else None,
+            "fastest_share": ratio(timed["corrected_min_us"], timed["corrected_median_us"]) if timed else None,
             "is_fallback": timed is not None and timed["provider"] == CPU and provider not in ("", CPU),
             "is_unblocked": is_unblocked,
             "read_channel_count": channels,
@@ -159,15 +155,6 @@ def _in_whole_blocks(roof_us: float | None, channels: int | None) -> float | Non
     return roof_us * float(BLOCK * (channels // BLOCK) / channels) ** 2
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
-
-
-def _at_roof(row: OpRooflineRow) -> float | None:
-    share = row["roof_share"]
-    return None if share is None else row["node_latency_us"] * min(share, 1.0)
-
-
 def interval_us(node: ExecutedNode) -> tuple[float, float, float]:
     """Return the interval of a node's time and its median: low, likely, high.
 
@@ -181,11 +168,8 @@ def interval_us(node: ExecutedNode) -> tuple[float, float, float]:
         return likely, likely, likely
     count, deviation = row["sample_count"], row["corrected_std_us"]
     half = 1.96 * math.sqrt(math.pi / (2 * count)) * deviation if deviation is not None and count else math.inf
-    correction, least, most = (
-        row["correction_us"] or 0.0,
-        row["correction_low_us"] or 0.0,
-        row["correction_high_us"] or 0.0,
-    )
+    ends = row["correction_us"], row["correction_low_us"], row["correction_high_us"]
+    correction, least, most = (end or 0.0 for end in ends)
     low = max(min(fastest, likely), likely - half - max(0.0, most - correction), 0.0)
     return low, likely, min(max(p95, likely), likely + half + max(0.0, correction - least))
 

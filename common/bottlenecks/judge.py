@@ -60,11 +60,7 @@ class WhatIfs:
         """Return the gain; ``realized`` is the share of the greatest possible one that mending gains."""
         likely, low, high = (
             share * (to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us)
-            for dag, share in (
-                (self.likely, realized.likely),
-                (self.low, realized.low),
-                (self.high, realized.high),
-            )
+            for dag, share in ((self.likely, realized.likely), (self.low, realized.low), (self.high, realized.high))
         )
         return Gain(likely, low, high, to_us(self.likely.span_ps - _mended(self.likely, kept).span_ps))
 
@@ -82,10 +78,9 @@ def what_ifs(graph: ExecutedGraph) -> WhatIfs:
     pairs = [(producer, consumer) for producer, consumer, _ in graph.tensors]
     intervals = {name: interval_us(node) for name, node in graph.nodes.items()}
     sources = {"nodes_from": "op_roofline.csv", "edges_from": "executed_edges.csv"}
-    low, likely, high = (
-        build_dag({name: ends[point] for name, ends in intervals.items()}, pairs, **sources) for point in range(3)
+    return WhatIfs(
+        *(build_dag({name: ends[point] for name, ends in intervals.items()}, pairs, **sources) for point in range(3))
     )
-    return WhatIfs(low, likely, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +97,6 @@ class Finding:
     gain: Gain
     is_near_miss: bool = False
     also_found_by: tuple[str, ...] = ()
-
-
-def bottleneck_rows(rules: Iterable[Rule], measurement: Measured, doubts: Sequence[str] = ()) -> list[BottlenecksRow]:
-    """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile.
-
-    Args:
-        doubts: why the times of the host decide nothing.
-    """
-    return [*finding_rows(findings(rules, measurement), doubts)]
 
 
 def run_bottlenecks(
@@ -218,27 +204,32 @@ def _as_kept(figure_name: str, value: float | None) -> Kept | None:
     return Kept(least_us=value) if figure_name.endswith("_us") else Kept(value)
 
 
-def finding_rows(sorted_findings: Iterable[Finding], doubts: Sequence[str] = ()) -> Iterator[BottlenecksRow]:
-    for index, finding in enumerate(sorted_findings):
-        rule, subject = finding.rule, finding.subject
-        yield {
+def bottleneck_rows(rules: Iterable[Rule], measurement: Measured, doubts: Sequence[str] = ()) -> list[BottlenecksRow]:
+    """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile.
+
+    ``doubts`` say why the times of the host decide nothing.
+    """
+    return [
+        {
             "finding_index": index,
-            "finding": rule.name,
+            "finding": finding.rule.name,
             "is_near_miss": finding.is_near_miss,
             "also_found_by": list(finding.also_found_by),
-            "finding_subject": subject.name,
-            "executed_nodes": [] if rule.about == "run" else [*subject.nodes, *subject.staying],
+            "finding_subject": finding.subject.name,
+            "executed_nodes": [*finding.subject.nodes, *finding.subject.staying] if finding.rule.about != "run" else [],
             "gain_us": finding.gain.gain_us,
             "gain_low_us": finding.gain.gain_low_us,
             "gain_high_us": finding.gain.gain_high_us,
             "span_gain_us": finding.gain.span_gain_us,
             "doubts": list(doubts),
-            "conditions": [str(condition) for condition in (*rule.select, *rule.when)],
-            "evidence": _evidence(rule, subject.facts),
-            "hazard": rule.hazard,
-            "remedy": rule.remedy,
-            "rule_source": rule.source,
+            "conditions": [str(condition) for condition in (*finding.rule.select, *finding.rule.when)],
+            "evidence": _evidence(finding.rule, finding.subject.facts),
+            "hazard": finding.rule.hazard,
+            "remedy": finding.rule.remedy,
+            "rule_source": finding.rule.source,
         }
+        for index, finding in enumerate(findings(rules, measurement))
+    ]
 
 
 def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, object]]:

@@ -1,36 +1,44 @@
-"""Figures of the runs as a whole: clocks, throttling, page faults, slow runs and levels of the latency."""
+"""Figures of the runs as a whole: clocks, throttling, page faults, slow runs, levels of the latency, and an NPU's.
+
+The times of an NPU's emulator are left out: no finding follows from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, median
 
 from common.bottlenecks.executed_nodes import CPU
 from common.bottlenecks.rules import Facts
-from common.table_rows import HostSamplesRow, LatencySummaryDocument, OsEventsRow, RunDisturbancesRow, RunLatencyRow
+from common.graphs.sums import ratio
+from common.table_rows import (
+    HostSamplesRow,
+    LatencySummaryDocument,
+    NpuNodesRow,
+    NpuRunsRow,
+    OsEventsRow,
+    RunDisturbancesRow,
+    RunLatencyRow,
+    Tables,
+)
 
 Figures = dict[str, float | str]
 GPU_CLOCK = "sm_clock_mhz"
 CLOCKS = ("cpu_frequency_mhz", GPU_CLOCK)
 THROTTLED = "is_throttled_by_"
+CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul", "TransposeConv2d")
 
 
-def run_facts(
-    summary: LatencySummaryDocument | None,
-    runs: Sequence[RunLatencyRow],
-    samples: Iterable[HostSamplesRow],
-    events: Iterable[OsEventsRow],
-    disturbances: Iterable[RunDisturbancesRow],
-    processor_count: int | None = None,
-) -> Facts:
+def run_facts(tables: Tables, summary: LatencySummaryDocument | None, processor_count: int | None) -> Facts:
     """Return the figures of the runs; ``processor_count`` is that of the host's logical processors."""
-    samples = list(samples)
+    runs, samples = tables.get("run_latency", []), tables.get("host_samples", [])
     return {
         "latency_summary": {**summary, **_session(summary, processor_count)} if summary else {},
         "run_latency": _early(summary, runs) if summary else {},
         "host_samples": {**_clocks(samples), **(_unused_gpu(summary, samples) if summary else {})},
-        "os_events": _faults(runs, events),
-        "run_disturbances": _slow_runs(runs, disturbances),
+        "os_events": _faults(runs, tables.get("os_events", ())),
+        "run_disturbances": _slow_runs(runs, tables.get("run_disturbances", ())),
     }
 
 
@@ -110,9 +118,75 @@ def _slow_runs(runs: Iterable[RunLatencyRow], disturbances: Iterable[RunDisturba
     slow: dict[str, list[float]] = {}
     for row in disturbances:
         slow.setdefault(row["disturbance_cause"], []).append(row["excess_us"] * (row["explained_share"] or 0.0))
+    facts: Figures = {}
+    for cause, excess in slow.items() if count else ():
+        facts |= {f"{cause}_run_count": len(excess), f"{cause}_excess_us": sum(excess) / count}
+    return facts
+
+
+def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, object]]:
+    moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
+    total = sum(size or 0 for size in moved)
+    return [
+        {
+            **row,
+            **_op_shares([row]),
+            "dram_bytes": size,
+            "dram_bytes_share": ratio(size, total),
+        }
+        for row, size in zip(nodes, moved, strict=True)
+    ]
+
+
+def npu_run_facts(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow], summary: Mapping[str, object]) -> Facts:
+    """Return the figures of the runs: waits with their least and most, operators by unit, and npu_summary's."""
+    op_types = [row["qnn_op_type"] for row in nodes]
+    contractions = sum(op_type in CONTRACTIONS for op_type in op_types) if any(op_types) else None
+    resources = summary.get("resource_utilization")
     return {
-        name: value
-        for cause, excess in slow.items()
-        for name, value in ((f"{cause}_run_count", len(excess)), (f"{cause}_excess_us", sum(excess) / count))
-        if count
+        "npu_runs": _waits([row for row in runs if not row["is_emulated"]]),
+        "npu_nodes": {**_op_shares(nodes), "contraction_count": contractions},
+        "npu_summary": resources if isinstance(resources, dict) else {},
     }
+
+
+def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, object]:
+    """Return what a run waits for, its median and ends; the first run of a session powers the processor up."""
+    later = [row for before, row in pairwise(runs) if row["session_index"] == before["session_index"]]
+    waits: dict[str, list[float]] = {}
+    wholes: list[float] = []
+    for row in later or runs:
+        parts = {
+            "vtcm_acquire": row["vtcm_acquire_us"],
+            "accelerator_wait": _difference(row["accelerator_us"], row["accelerator_busy_us"]),
+            "rpc": _difference(row["rpc_execute_us"], row["qnn_accelerator_us"]),
+        }
+        if row["qnn_execute_us"]:
+            wholes.append(row["qnn_execute_us"])
+        for name, value in parts.items():
+            if value is not None:
+                waits.setdefault(name, []).append(value)
+    facts: dict[str, object] = {"qnn_execute_us": median(wholes)} if wholes else {}
+    for name, values in waits.items():
+        facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
+        facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None
+    return facts
+
+
+def _op_shares(nodes: Sequence[NpuNodesRow]) -> dict[str, float | None]:
+    total = sum(row["htp_op_count"] or 0 for row in nodes)
+    counts = {
+        "hvx": sum(row["hvx_op_count"] or 0 for row in nodes),
+        "hmx": sum(row["hmx_op_count"] or 0 for row in nodes),
+        "dma": sum(row["dma_op_count"] or 0 for row in nodes),
+    }
+    return {f"{unit}_op_share": ratio(count, total) for unit, count in counts.items()}
+
+
+def _sum(*values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _difference(whole: float | None, part: float | None) -> float | None:
+    return None if whole is None or part is None else whole - part

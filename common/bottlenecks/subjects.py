@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from common.bottlenecks.chains import ElementWiseChain, element_wise_chains
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
-from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
 from common.bottlenecks.rules import Chain, Facts, Rule, meets, number
-from common.bottlenecks.run_facts import run_facts
+from common.bottlenecks.run_facts import npu_node_facts, npu_run_facts, run_facts
 from common.messages.host_doubts import EXPLAINED_GAP_US
 from common.table_rows import LatencySummaryDocument, Tables
 
@@ -22,10 +21,9 @@ SUMMED = (
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """The subject of a rule.
+    """The subject of a rule, with its figures by table.
 
     Attributes:
-        facts: its figures by table.
         nodes: executed nodes that a remedy would make faster.
         staying: nodes of a pattern or an island that stay, and that the remedy makes faster.
     """
@@ -54,17 +52,8 @@ def measured(
 ) -> Measured:
     npu_nodes, npu_runs = tables.get("npu_nodes", ()), tables.get("npu_runs", ())
     return Measured(
-        executed_graph(
-            tables.get("op_roofline", ()), tables.get("op_latency", ()), tables.get("executed_edges", ()), summary
-        ),
-        run_facts(
-            summary,
-            tables.get("run_latency", ()),
-            tables.get("host_samples", ()),
-            tables.get("os_events", ()),
-            tables.get("run_disturbances", ()),
-            processor_count,
-        ),
+        executed_graph(tables, summary),
+        run_facts(tables, summary, processor_count),
         npu_node_facts(npu_nodes),
         npu_run_facts(npu_runs, npu_nodes, npu_summary or {}) if npu_runs else {},
     )
@@ -80,7 +69,9 @@ def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) ->
         case "chain":
             yield from _chains(graph, selected)
         case "all_nodes" if selected:
-            yield _group(graph, selected, "op_roofline", _frees(graph, selected) if rule.frees_gap else {})
+            # no more of the time between nodes goes with some of them than the runtime itself explains
+            freed_us = len(selected) * min(max(graph.gap_us, 0.0) / len(graph.nodes), EXPLAINED_GAP_US)
+            yield _group(graph, selected, "op_roofline", {"freed_gap_us": freed_us} if rule.frees_gap else {})
         case "island":
             yield from _islands(graph, selected, rule)
         case "pattern":
@@ -155,12 +146,6 @@ def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping
     counted = {"node_count": len(nodes), "node_count_share": len(nodes) / len(graph.nodes), **more}
     of_session = {"latency_summary": graph.nodes[nodes[0]].facts["latency_summary"]}
     return RuleSubject(label(nodes), {**sums, **of_session, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
-
-
-def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
-    """Return the time between nodes that goes with some of them: no more of it than the runtime itself explains."""
-    freed_us = len(nodes) * min(max(graph.gap_us, 0.0) / len(graph.nodes), EXPLAINED_GAP_US)
-    return {"freed_gap_us": freed_us}
 
 
 def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> Iterator[RuleSubject]:

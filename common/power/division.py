@@ -47,11 +47,9 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class RunEnergy:
-    """Energy of one run: the total, its division, and an interval from ``low_uj`` to ``high_uj`` for each node.
+    """Energy of one run: the total in µJ, its division, and an interval of each node's energy; None or NaN is unknown.
 
     Attributes:
-        total: the energy in µJ; None if it is unknown.
-        division: energy of each node by cause; NaN throughout if no node's work is known.
         unknown: positions of the nodes whose work is not fully known. They get the mean power of the other nodes.
         expected_closure: range of closure factors that the intervals of the coefficients allow.
     """
@@ -98,12 +96,7 @@ def divide(dynamic: DynamicEnergy, static_uj: Vector, total_uj: float) -> Divisi
 
 
 def require_static_within(static_power: BoundedValue, average_power: BoundedValue) -> None:
-    """Require that static power does not exceed average power, of which it is a part.
-
-    Raises:
-        PipelineError: static power is above average power.
-        UnusableValueError: the same, and one of the two was given.
-    """
+    """Refuse a static power above the average power, of which it is a part; the error names a given one."""
     if static_power.likely <= average_power.likely:
         return
     problem = (
@@ -130,9 +123,8 @@ def run_energy(
 
     Args:
         works: every executed node and the gap.
-        cache_bytes: size of the last-level cache, if known.
-        static_power: power in W that does not depend on the work; None if it is unknown.
-        average_power: mean power in W over the run; None if it is unknown.
+        static_power: power in W that does not depend on the work.
+        average_power: mean power in W over the run.
 
     Raises:
         PipelineError: static power is above average power.

@@ -9,7 +9,7 @@ its interval, source and trust mark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from common.files.configuration import Constant, Section
 from common.messages.errors import UnusableValueError
@@ -44,11 +44,7 @@ class EnergyConfiguration:
     factors: CostFactors
 
     def model(self, name: str) -> EnergyModel:
-        """Return one model.
-
-        Raises:
-            UnusableValueError: no model has this name.
-        """
+        """Return one model; UnusableValueError: no model has this name."""
         if name not in self.models:
             known = ", ".join(self.models)
             raise UnusableValueError("energy_model", f"no energy model is called {quoted(name)}", f"known: {known}")
@@ -64,11 +60,7 @@ def read_energy_configuration(file: Section) -> EnergyConfiguration:
     models, factors = file.section("models"), file.section("factors")
     configuration = EnergyConfiguration(
         models={name: _model(name, models.section(name)) for name in models},
-        factors=CostFactors(
-            emissions_gco2e_per_kwh=_cost(factors, "emissions_gco2e_per_kwh"),
-            energy_price_usd_per_kwh=_cost(factors, "energy_price_usd_per_kwh"),
-            host_price_usd_per_thread_hour=_cost(factors, "host_price_usd_per_thread_hour"),
-        ),
+        factors=CostFactors(*(_cost(factors, field.name) for field in fields(CostFactors))),
     )
     file.close()
     return configuration

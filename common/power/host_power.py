@@ -13,14 +13,7 @@ from common.messages.errors import UnusableValueError
 from common.messages.names import shown
 from common.power.bounded_value import MODELLED, BoundedValue, independent_product, independent_sum
 from common.power.processor_law import ProcessorLaw
-from common.power.processors import (
-    THREADS_PER_CORE,
-    HostFacts,
-    Processor,
-    known_processor,
-    named_threads,
-    plain_name,
-)
+from common.power.processors import THREADS_PER_CORE, HostFacts, Processor, known_processor, named_threads, plain_name
 
 GIB = 2**30
 DESKTOP_XEONS = ("xeon e3", "xeon e-", "xeon w")  # with the dies and the idle states of desktops
@@ -36,7 +29,6 @@ class HostPower:
         static: in W, of the idle packages and their memory.
         name: of the processor, with what the power follows from.
         boundary: which part of the machine counts.
-        notes: what a virtual machine does not see.
     """
 
     average: BoundedValue
@@ -63,7 +55,6 @@ def host_power(
     """Return the power of a host at work and idle; None where its processor is unknown.
 
     Args:
-        law: shares of TDP by load.
         table: processors by their plain name.
         threads: of the runs; each keeps a core busy.
         cpu: name of the processor, as the user gives it; it comes before that of the facts.

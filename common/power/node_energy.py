@@ -83,7 +83,6 @@ def dynamic_energy(
     """Return the energy of every node's arithmetic and data movement.
 
     Args:
-        works: every executed node, and the gap.
         cache_bytes: size of the last-level cache; if None, every byte comes from DRAM.
         compute: point of the interval of pJ per FLOP.
         movement: point of the interval of pJ per byte; its ends also decide the memory level.

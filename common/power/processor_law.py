@@ -29,14 +29,13 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorLaw:
-    """Shares of TDP, and the power of memory.
+    """Shares of TDP, the power of memory, and server processors by generation.
 
     Attributes:
         full_load_share: share of TDP with all cores in use. Its relative interval holds at any load.
         busy_points: pairs of a share of the cores in use and the share of the range from idle to full load.
         idle_share: share of TDP of an idle package, by maker and kind: ``intel_server``.
         dram_pj_per_byte: energy of a byte between memory and package.
-        families: server processors by generation.
     """
 
     full_load_share: Constant

@@ -39,10 +39,9 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the operating system says about the machine of a measurement; None is unknown.
+    """What the operating system says about the machine of a measurement; None, or an empty name, is unknown.
 
     Attributes:
-        cpu_model: name of the processor; empty is unknown.
         cpu_signature: family and model of CPUID.
         thread_count: hardware threads that the system sees.
         is_virtual: whether a hypervisor is below it.
@@ -106,11 +105,7 @@ def read_processors(path: Path = PROCESSORS) -> dict[str, Processor]:
 
 
 def known_processor(table: Mapping[str, Processor], name: str) -> Processor:
-    """Return the processor that the user named.
-
-    Raises:
-        UnusableValueError: the table lacks it.
-    """
+    """Return the processor that the user named; UnusableValueError: the table lacks it."""
     if (found := table.get(plain_name(name))) is None:
         problem = f"no processor is called {quoted(name)}"
         raise UnusableValueError("cpu", problem, f"{did_you_mean(plain_name(name), table)}give <avg_power_w> instead")

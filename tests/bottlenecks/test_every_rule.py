@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.judge import bottleneck_rows, findings
 from common.bottlenecks.rules import DERIVED_FIGURES
 from common.bottlenecks.subjects import measured, subjects
 from tests.support.tables.bottlenecks import CPU, RULES, SUMMARY, node, tables
@@ -166,7 +166,7 @@ def measured_of(case):
 
 
 def found(name, case):
-    return list(finding_rows(findings([RULES[name]], measured_of(case))))
+    return bottleneck_rows([RULES[name]], measured_of(case))
 
 
 def test_every_rule_has_a_case():
@@ -255,7 +255,7 @@ def test_a_convolution_of_dequantized_operands_is_in_no_layout_question():
 def test_two_rules_on_the_same_nodes_are_one_finding_by_the_one_with_more_to_gain():
     rows = tables([node("n", "CumSum", 503.0, bound="memory", roof_share=0.01, uses_thread_pool=False)])
     held = measured(rows, {**SUMMARY, "threads": 2})
-    (row,) = finding_rows(findings([RULES["single_thread"], RULES["below_memory_roof"]], held))
+    (row,) = bottleneck_rows([RULES["single_thread"], RULES["below_memory_roof"]], held)
     assert {row["finding"], *row["also_found_by"]} == {"single_thread", "below_memory_roof"}
     gains = [findings([RULES[name]], held)[0].gain.gain_us for name in ("single_thread", "below_memory_roof")]
     assert row["gain_us"] == max(gains)
@@ -265,7 +265,7 @@ def test_a_convolution_outside_the_layout_and_not_fused_for_one_cause_is_one_fin
     conv = node("conv", "Conv", 503.0, dtype="float32", roof_share=0.4, input_shapes=[[1, 30, 5, 5]])
     held = measured(tables([conv, node("norm", "BatchNormalization")]), SUMMARY)
     rules = [RULES["unfused_conv"], RULES["outside_blocked_layout"]]
-    (row,) = finding_rows(findings(rules, held))
+    (row,) = bottleneck_rows(rules, held)
     assert {row["finding"], *row["also_found_by"]} == {"unfused_conv", "outside_blocked_layout"}
     assert {*row["executed_nodes"]} == {"conv", "norm"}
     assert row["gain_us"] == max(findings([rule], held)[0].gain.gain_us for rule in rules)
@@ -287,7 +287,7 @@ def test_no_gain_is_more_than_the_latency(name):
     case = CASES[name][0]
     rows, given = case if isinstance(case, tuple) else (case, {})
     held = measured_of((rows, {**given, "p50_us": 7.0} if "resource_utilization" not in given else given))
-    for row in finding_rows(findings([RULES[name]], held)):
+    for row in bottleneck_rows([RULES[name]], held):
         for key in ("gain_us", "gain_low_us", "gain_high_us", "span_gain_us"):
             assert row[key] is None or row[key] <= (7.0 if row["executed_nodes"] else 1000.0)
 
