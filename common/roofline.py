@@ -85,21 +85,16 @@ def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memo
     figures: Mapping[str, object] = measured  # the names of the peaks are data
     peaks = {name: figures[key] for name, key in MEASURED_PEAKS.items()}
     known = {name: float(peak) for name, peak in peaks.items() if isinstance(peak, int | float)}
+    differences = (
+        *(measured["peak_halves_difference_share"], measured["int8_halves_difference_share"] or 0.0),
+        *(measured["memory_halves_difference_share"], measured["lost_to_threads_share"]),
+    )
     return Roofs(
         memory_bytes_per_s or measured["memory_bytes_per_s"],
         {GIVEN: peak_flop_per_s} if peak_flop_per_s else known,
         is_stable=measured["stable"],
         last_level_cache_bytes=measured["last_level_cache_bytes"] or math.inf,
-        shortfall_share=0.0 if measured["stable"] else _largest_difference_share(measured),
-    )
-
-
-def _largest_difference_share(measured: HostCeilingsDocument) -> float:
-    return max(
-        measured["peak_halves_difference_share"],
-        measured["int8_halves_difference_share"] or 0.0,
-        measured["memory_halves_difference_share"],
-        measured["lost_to_threads_share"],
+        shortfall_share=0.0 if measured["stable"] else max(differences),
     )
 
 

@@ -33,10 +33,12 @@ CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul
 def run_facts(tables: Tables, summary: LatencySummaryDocument | None, processor_count: int | None) -> Facts:
     """Return the figures of the runs; ``processor_count`` is that of the host's logical processors."""
     runs, samples = tables.get("run_latency", []), tables.get("host_samples", [])
+    gpu = next((row["sensor_domain"] for row in samples if row["quantity"] == GPU_CLOCK), None)
+    is_on_processor = summary is not None and summary["provider"] == CPU
     return {
         "latency_summary": {**summary, **_session(summary, processor_count)} if summary else {},
         "run_latency": _early(summary, runs) if summary else {},
-        "host_samples": {**_clocks(samples), **(_unused_gpu(summary, samples) if summary else {})},
+        "host_samples": {**_clocks(samples), **({"unused_gpu": gpu} if gpu and is_on_processor else {})},
         "os_events": _faults(runs, tables.get("os_events", ())),
         "run_disturbances": _slow_runs(runs, tables.get("run_disturbances", ())),
     }
@@ -54,12 +56,6 @@ def _session(summary: LatencySummaryDocument, processor_count: int | None) -> di
             "threads_per_processor_share": summary["threads"] / processor_count,
         }
     return facts
-
-
-def _unused_gpu(summary: LatencySummaryDocument, samples: Iterable[HostSamplesRow]) -> Figures:
-    """Return the GPU whose clock a sensor read, where the session ran on the processor."""
-    gpu = next((row["sensor_domain"] for row in samples if row["quantity"] == GPU_CLOCK), None)
-    return {"unused_gpu": gpu} if gpu is not None and summary["provider"] == CPU else {}
 
 
 def _early(summary: LatencySummaryDocument, runs: Iterable[RunLatencyRow]) -> Figures:

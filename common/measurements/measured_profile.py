@@ -109,7 +109,7 @@ def measured_profile(
 
     with observer.recording(setup.idle_s), OtherWork() as whole:
         bar = new_bar(budget.unit)
-        ended, runs = timed_runs(plan, folder, budget, bar, opened, observer, observer.drain_events)
+        ended, runs = timed_runs(plan, folder, budget, bar, opened, observer, observer.events.drain_if_due)
     with ended.nameless:  # the file of the executed graph
         measurement = conclude(ended, runs)
         measurement = with_more_sessions(measurement, plan, budget, setup.session_count, new_bar)
@@ -123,7 +123,7 @@ def measured_profile(
         observer,
         latency_figures(nodes.measurement, nodes.latencies),
         observer.counters(measurement.observed_count),
-        observer.busy_notes(threads) or (whole.notes(threads) if plan.is_alone else []),
+        observer.other_work.notes(threads) or (whole.notes(threads) if plan.is_alone else []),
         disturbed,
         worst,
     )

@@ -29,7 +29,7 @@ OF_RUNS = ("is_profiled", "run_index", "hit_node", "hit_us")  # columns that a c
 class Observer:
     """Observes the runs that are made while its ``with`` block runs.
 
-    The block must be inside a block of :meth:`recording`. The caller calls :meth:`drain_events` between the runs.
+    The block must be inside a block of :meth:`recording`. The caller drains ``events`` between the runs.
 
     Args:
         powercap_root: folder of the RAPL counters; None for that of the system.
@@ -47,9 +47,9 @@ class Observer:
         self._rate_hz = rate_hz
         self._samples: dict[str, list[Sample]] = {IDLE: [], RUN: []}
         self._samplers = [Sampler(self._sensors, self._samples[RUN], rate_hz)]
-        self._events = OsEventRecorder()
+        self.events = OsEventRecorder()
         self._counters = HardwareCounters()
-        self._other_work = OtherWork()
+        self.other_work = OtherWork()
         self._stack = contextlib.ExitStack()
 
     @contextlib.contextmanager
@@ -60,32 +60,24 @@ class Observer:
         power sensor the idle host is not sampled.
         """
         self._samplers.insert(0, sample_idle(self._sensors, self._samples[IDLE], idle_s, self._rate_hz))
-        with self._events:
+        with self.events:
             yield
 
     def __enter__(self) -> Observer:
         """Start sampling and counting; discard the OS events recorded so far."""
-        self._events.restart()
-        for instrument in (self._other_work, self._samplers[-1], self._counters):
+        self.events.restart()
+        for instrument in (self.other_work, self._samplers[-1], self._counters):
             self._stack.enter_context(instrument)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def drain_events(self) -> None:
-        """Read pending OS events; call it between runs, where nothing is timed."""
-        self._events.drain_if_due()
-
-    def busy_notes(self, threads: int) -> list[str]:
-        """Return a note if other work on the host disturbed the runs of so many threads."""
-        return self._other_work.notes(threads)
-
     @property
     def notes(self) -> list[str]:
         """Notes on everything that is missing or failed, each with a remedy."""
         sampled = (note for sampler in self._samplers for note in sampler.notes)
-        return [*self._missing, *sampled, *self._counters.result.notes, *self._events.notes]
+        return [*self._missing, *sampled, *self._counters.result.notes, *self.events.notes]
 
     def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Mapping[str, object]], list[str]]]:
         """Yield each table: its name, its rows, and what the rows lack.
@@ -95,7 +87,7 @@ class Observer:
         holes = [hole for sampler in self._samplers for hole in sampler.incomplete]
         yield "power_samples", power_rows(self._samples, origin_s), holes
         yield "host_samples", host_rows(self._samples, origin_s), holes
-        yield "os_events", event_rows(self._events.events, origin_s), self._events.incomplete
+        yield "os_events", event_rows(self.events.events, origin_s), self.events.incomplete
 
     def counters(self, run_count: int) -> HardwareCountersDocument:
         """Return the fields of hardware_counters, which cover ``run_count`` runs."""
@@ -106,7 +98,7 @@ class Observer:
 
         The runs are those of both series; slow profiled runs have node spans.
         """
-        disturbed = disturbances(runs, self._events.events)
+        disturbed = disturbances(runs, self.events.events)
         rows = cast("list[RunDisturbancesRow]", [asdict(disturbance) for disturbance in disturbed])
         return rows, disturbance_lines(disturbed)
 

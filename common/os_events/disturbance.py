@@ -25,6 +25,8 @@ from common.os_events.run_events import Competitor, RunEvents, events_by_run, no
 STARVED_SHARE = 0.9  # of the latency: a thread without a processor for longer usually does no work
 LEAST_EXPLAINED_SHARE = 0.1  # below this share, something else must have slowed the run
 
+# Time that a run of a series usually loses, in µs: in all, and by competitor.
+Usual = tuple[float, Mapping[Competitor, float]]
 Cause = Literal["other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"]
 _WITHOUT_NAME: dict[Cause, str] = {
     "unnamed_process": "another process ran; with tracefs it would be named",
@@ -66,14 +68,6 @@ class Disturbance:
     major_fault_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Usual:
-    """Time that a run of a series usually loses, in µs: medians over the runs that are not slow."""
-
-    lost_us: float
-    by_competitor: Mapping[Competitor, float]
-
-
 def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list[Disturbance]:
     """Return every slow run with its likely cause, by time; events may be in any order.
 
@@ -112,7 +106,7 @@ def _starved(others: RunSeries, intervals: Sequence[OsEvent]) -> frozenset[int]:
     return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
 
-def _usual(others: Iterable[RunEvents], run_count: int) -> _Usual:
+def _usual(others: Iterable[RunEvents], run_count: int) -> Usual:
     """Return medians over the runs that are not slow; a competitor absent from half of them usually takes 0."""
     times: dict[Competitor, list[float]] = {}
     lost_us = array("d")
@@ -121,18 +115,19 @@ def _usual(others: Iterable[RunEvents], run_count: int) -> _Usual:
         for competitor, intervals in near.by_competitor().items():
             times.setdefault(competitor, []).append(union_us(intervals))
     by_competitor = {competitor: _median_over(times_us, run_count) for competitor, times_us in times.items()}
-    return _Usual(float(np.median(lost_us)), by_competitor)
+    return float(np.median(lost_us)), by_competitor
 
 
 def _median_over(amounts: Sequence[float], run_count: int) -> float:
     return float(np.median(np.pad(amounts, (0, run_count - len(amounts)))))
 
 
-def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_traced: bool) -> Disturbance:
-    share = min(1.0, max(0.0, (near.lost_us - usual.lost_us) / excess_us))
+def _explain(run: Run, near: RunEvents, excess_us: float, usual: Usual, is_traced: bool) -> Disturbance:
+    usual_us, usual_by_competitor = usual
+    share = min(1.0, max(0.0, (near.lost_us - usual_us) / excess_us))
     by_competitor = near.by_competitor()
     beyond_us = {
-        competitor: union_us(lost) - usual.by_competitor.get(competitor, 0.0)
+        competitor: union_us(lost) - usual_by_competitor.get(competitor, 0.0)
         for competitor, lost in by_competitor.items()
     }
     competitor = max(beyond_us, key=lambda candidate: beyond_us[candidate], default=None)
@@ -145,7 +140,7 @@ def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_trac
         latency_us=run.latency_us,
         excess_us=excess_us,
         lost_us=near.lost_us,
-        usual_lost_us=usual.lost_us,
+        usual_lost_us=usual_us,
         explained_share=share,
         disturbance_cause=_cause(near, competitor, share, is_traced),
         other_process=competitor.name if competitor else None,

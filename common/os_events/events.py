@@ -69,28 +69,22 @@ class EventRecorder(Protocol):
     @property
     def events(self) -> list[OsEvent]:
         """Events recorded so far, by time."""
-        ...
 
     @property
     def notes(self) -> list[str]:
         """Everything that is missing, with remedies."""
-        ...
 
     def __enter__(self) -> EventRecorder:
         """Start recording; a missing permission or facility gives a note and raises nothing."""
-        ...
 
     def __exit__(self, *_: object) -> None:
         """Read the remaining events, stop and clean up."""
-        ...
 
     def restart(self) -> None:
         """Discard the events recorded so far, but not the known threads: the runs begin."""
-        ...
 
     def drain_if_due(self) -> None:
         """Read pending events if enough time has passed."""
-        ...
 
 
 class EventLog:

@@ -17,12 +17,18 @@ from common.profiling.trace.utilization import node_utilization, peak_resident_b
 from common.table_rows import LatencySummaryDocument, OpLatencyRow
 
 
-def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
-    """Return the fields of one executed node: identity, statistics, correction, threads and memory after warm-up."""
+def node_rows(latencies: Iterable[NodeLatency], graph: Graph, warmup: int) -> list[OpLatencyRow]:
+    """Return a row of op_latency per executed node; ``warmup`` runs at the start of the trace are in no statistic."""
+    rows = [_node_figures(latency, graph.by_name[latency.node.name].domain, warmup) for latency in latencies]
+    return cast("list[OpLatencyRow]", rows)  # their statistics have names that are put together
+
+
+def _node_figures(latency: NodeLatency, domain: str, warmup: int) -> dict[str, Any]:
     node, correction = latency.node, latency.correction
     return {
         "executed_node": node.name,
         "op_type": node.op_type,
+        "domain": domain,
         "provider": node.provider,
         "execution_index": node.execution_index,
         "input_count": latency.input_count,
@@ -41,12 +47,6 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
         "is_correction_dominated": latency.is_correction_dominated,
         "raw_total_us": latency.raw_total_us,
     }
-
-
-def node_rows(latencies: Iterable[NodeLatency], graph: Graph, warmup: int) -> list[OpLatencyRow]:
-    """Return a row of op_latency per executed node; ``warmup`` runs at the start of the trace are in no statistic."""
-    rows = [{"domain": graph.by_name[each.node.name].domain, **node_figures(each, warmup)} for each in latencies]
-    return cast("list[OpLatencyRow]", rows)  # their statistics have names that are put together
 
 
 def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:

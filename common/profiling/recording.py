@@ -206,7 +206,9 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
     ends = {*model.outputs, *(name for name, tensor in model.tensors.items() if tensor.kind == "input")}
     for name, traced in _traced_shapes(executed, trace):
         bound = model.tensors[name].shape if name in ends else None
-        if bound is not None and len(bound) == len(traced) and any(map(_differ, bound, traced)):
+        pairs = zip(bound or (), traced, strict=False)
+        has_other_size = any(isinstance(size, int) and size != extent for size, extent in pairs)
+        if bound is not None and len(bound) == len(traced) and has_other_size:
             problem = f"was recorded with {name} of shape {traced}, the model has {[*bound]}"
             raise PipelineError(path, problem, "give the recorded sizes with <dim>")
 
@@ -248,10 +250,6 @@ def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[An
             if len(names) == len(traced.input_shapes):
                 yield from zip(names, traced.input_shapes, strict=True)
                 break
-
-
-def _differ(size: object, traced: object) -> bool:
-    return isinstance(size, int) and size != traced
 
 
 def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) -> list[NodeLatency]:

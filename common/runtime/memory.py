@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.graphs.graph import Graph, Node
+from common.graphs.graph import Graph
 from common.graphs.operators import COPIES, POINTWISE, RESHAPES
 from common.messages.errors import PipelineError
 from common.process.free_memory import free_bytes
@@ -35,18 +35,14 @@ def peak_activation_bytes(graph: Graph) -> tuple[int, str]:
     for place, node in enumerate(nodes):
         results = {name: _bytes(graph, name) for name in node.outputs}
         dying = [name for name in {*node.inputs} & alive.keys() - kept if last[name] == place]
-        if not _writes_over(node, [*results.values()], [alive[name] for name in dying]):
+        can_write_over = node.op_type in WRITES_OVER and len(results) == 1
+        if not can_write_over or {*results.values()}.isdisjoint(alive[name] for name in dying):
             peak, at = max((peak, at), (total + sum(results.values()), node.name), key=lambda needed: needed[0])
         alive |= results
         total += sum(results.values())
         dead = [*dying, *(name for name in results if last[name] == place and name not in kept)]
         total -= sum(alive.pop(name) for name in dead)
     return peak, at
-
-
-def _writes_over(node: Node, results_bytes: list[int], dying_bytes: list[int]) -> bool:
-    """Return whether the runtime can put the result where an operand was."""
-    return node.op_type in WRITES_OVER and len(results_bytes) == 1 and results_bytes[0] in dying_bytes
 
 
 def _bytes(graph: Graph, name: str) -> int:

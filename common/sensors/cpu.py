@@ -82,22 +82,8 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
     """Return the sensors of the domains ``host`` and ``process``, and a note for each quantity that is hidden."""
     process = psutil.Process()
     sensors: list[Sensor] = [
-        GaugeSensor(
-            "psutil",
-            "host",
-            ("memory_available_bytes",),
-            lambda: (float(ask(psutil.virtual_memory).available),),
-            clock=clock,
-            period_s=_SLOWER_PERIOD_S,
-        ),
-        GaugeSensor(
-            "psutil",
-            "process",
-            ("memory_resident_bytes",),
-            lambda: (float(ask(process.memory_info).rss),),
-            clock=clock,
-            period_s=SLOW_PERIOD_S,
-        ),
+        _gauge("host", "memory_available_bytes", lambda: ask(psutil.virtual_memory).available, _SLOWER_PERIOD_S, clock),
+        _gauge("process", "memory_resident_bytes", lambda: ask(process.memory_info).rss, SLOW_PERIOD_S, clock),
         *process_sensors(clock),
     ]
     notes = []
@@ -144,13 +130,16 @@ def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
     if frequency is None or not frequency.max or not frequency.current:
         return [], [f"psutil: no processor frequency ({_HIDDEN}); the nominal one is no measurement"]
 
-    def read_mhz() -> tuple[float]:
+    def read_mhz() -> float:
         if (now := ask(psutil.cpu_freq)) is None:
             raise PipelineError("psutil host", "no longer gives the frequency")
-        return (float(now.current),)
+        return float(now.current)
 
-    quantities = ("cpu_frequency_mhz",)
-    return [GaugeSensor("psutil", "host", quantities, read_mhz, clock=clock, period_s=_SLOWER_PERIOD_S)], []
+    return [_gauge("host", "cpu_frequency_mhz", read_mhz, _SLOWER_PERIOD_S, clock)], []
+
+
+def _gauge(domain: str, quantity: str, read: Callable[[], float], period_s: float, clock: Clock) -> Sensor:
+    return GaugeSensor("psutil", domain, (quantity,), lambda: (float(read()),), clock=clock, period_s=period_s)
 
 
 def process_sensors(clock: Clock) -> list[Sensor]:

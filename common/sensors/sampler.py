@@ -29,7 +29,6 @@ class SampleSink(Protocol):
 
     def extend(self, samples: Iterable[Sample], /) -> None:
         """Add samples. Must return quickly: the next reading waits for it."""
-        ...
 
 
 class Sampler:

@@ -43,26 +43,21 @@ class Sensor(Protocol):
     @property
     def name(self) -> str:
         """Reader of the domain: ``powercap``, ``pyRAPL``, ``nvml_energy``, ``nvml_power``, ``psutil``, …."""
-        ...
 
     @property
     def domain(self) -> str:
         """Measured part: ``package-0``, ``package-0/dram``, ``psys``, ``gpu-0``, ``host``, ``process``."""
-        ...
 
     @property
     def quantities(self) -> tuple[str, ...]:
         """Names of the quantities, as :mod:`common.sensors.quantities` declares them."""
-        ...
 
     @property
     def period_s(self) -> float:
         """Shortest useful time between readings (more often costs too much or gives nothing new); 0 for no limit."""
-        ...
 
     def restart(self) -> None:
         """Forget the last reading, so that counting starts at the next one."""
-        ...
 
     def sample(self) -> Sequence[Sample]:
         """Read the sensor; return nothing if this first reading only starts the counting.
@@ -70,7 +65,6 @@ class Sensor(Protocol):
         Raises:
             PipelineError: the sensor cannot be read; a later call may succeed.
         """
-        ...
 
 
 @dataclass(eq=False, slots=True)

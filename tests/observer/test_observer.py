@@ -24,7 +24,7 @@ def test_a_rate_out_of_range_is_a_value_that_cannot_be_used(rate_hz):
 def test_a_slow_run_is_given_with_its_event_and_its_node(observer, monkeypatch):
     competitor = {"other_process": "spin", "other_process_id": 50, "is_own_thread": False}
     taken = OsEvent("preempted", 5.0007, 2900.0, 1, 2900.0, thread_id=7, processor_index=1, **competitor)
-    monkeypatch.setattr(type(observer._events), "events", [taken])
+    monkeypatch.setattr(type(observer.events), "events", [taken])
     quiet = [Run(True, index, float(index), latency) for index, latency in enumerate((1000, 1010, 990, 1000, 1005))]
     slow = Run(True, 5, 5.0, 4000, [NodeSpan("conv", 5e6, 5e6 + 4000)])
     rows, lines = observer.disturbances(series_of([*quiet, slow]))
@@ -34,10 +34,10 @@ def test_a_slow_run_is_given_with_its_event_and_its_node(observer, monkeypatch):
 
 def test_pending_events_are_drained_on_request_only(observer, monkeypatch):
     drained = []
-    monkeypatch.setattr(observer._events, "drain_if_due", lambda: drained.append("drained"))
+    monkeypatch.setattr(observer.events, "drain_if_due", lambda: drained.append("drained"))
     with observer.recording(0.0), observer:
         assert drained == []
-        observer.drain_events()
+        observer.events.drain_if_due()
         assert drained == ["drained"]
     assert drained == ["drained"]
 

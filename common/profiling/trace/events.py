@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.files.json_stream import MOST_VALUE, CutShortError, is_text, list_items
 from common.messages.errors import PipelineError
@@ -25,6 +25,7 @@ TRUNCATED = "profile_truncated"
 RUN = "model_run"
 TRACE = "a trace of ONNX Runtime (a list of events)"
 RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
+Item = TypeVar("Item")
 
 
 class TraceCutError(Exception):
@@ -119,33 +120,27 @@ def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list
 
     With one event per line, other runs are not parsed.
     """
-    if not _has_lines(path):
-        yield from _grouped(path, runs)
-        return
-    lines: list[bytes] = []
+    if _has_lines(path):
+        with path.open("rb") as file:
+            next(file)
+            yield from _by_run(file, runs, lambda line: f'"{RUN}"'.encode() in line, _parsed)
+    else:
+        yield from _by_run(_whole(path), runs, lambda event: event.get("name") == RUN, lambda event: event)
+
+
+def _by_run(
+    items: Iterable[Item], runs: Collection[int], closes: Callable[[Item], bool], event_of: Callable[[Item], Event]
+) -> Iterator[tuple[int, list[Event]]]:
+    held: list[Item] = []
     index = 0
-    with path.open("rb") as file:
-        next(file)
-        for line in file:
-            if f'"{RUN}"'.encode() not in line:
-                if index in runs:
-                    lines.append(line)
-                continue
+    for item in items:
+        if not closes(item):
             if index in runs:
-                yield index, [_parsed(kept) for kept in lines]
-            lines, index = [], index + 1
-
-
-def _grouped(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
-    events: list[Event] = []
-    index = 0
-    for event in _whole(path):
-        if event.get("name") != RUN:
-            events.append(event)
+                held.append(item)
             continue
         if index in runs:
-            yield index, events
-        events, index = [], index + 1
+            yield index, [event_of(one) for one in held]
+        held, index = [], index + 1
 
 
 LARGEST = 1e18  # no time in µs and no count is larger

@@ -240,9 +240,12 @@ def keep_runs(trace: Trace, kept: Sequence[bool]) -> Trace:
     """Keep some runs of a trace, and the nodes that ran in them."""
     nodes: dict[str, NodeTrace] = {}
     for node in trace.nodes.values():
-        shortened = _kept(node, kept, len(nodes))
-        if any(shortened.run_events):
-            nodes[node.name] = shortened
+        run_events = [*compress(node.run_events, kept)]
+        if any(run_events):
+            run_us, pool = [*compress(node.run_us, kept)], node.pool and node.pool.kept(kept)
+            nodes[node.name] = replace(
+                node, execution_index=len(nodes), run_us=run_us, run_events=run_events, pool=pool
+            )
     return replace(
         trace,
         nodes=nodes,
@@ -252,16 +255,6 @@ def keep_runs(trace: Trace, kept: Sequence[bool]) -> Trace:
         run_start_us=tuple(compress(trace.run_start_us, kept)),
         run_duration_us=tuple(compress(trace.run_duration_us, kept)),
         run_is_orderly=tuple(compress(trace.run_is_orderly, kept)),
-    )
-
-
-def _kept(node: NodeTrace, kept: Sequence[bool], position: int) -> NodeTrace:
-    return replace(
-        node,
-        execution_index=position,
-        run_us=[*compress(node.run_us, kept)],
-        run_events=[*compress(node.run_events, kept)],
-        pool=node.pool and node.pool.kept(kept),
     )
 
 

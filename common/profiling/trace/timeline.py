@@ -9,7 +9,7 @@ between them. A run that fits the offsets on both sides of a jump may contain th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,11 @@ def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
     for run, window in windows.items():
         common = offsets[members[-1]].cut(window) if members else window
         if common.width_us < 0:
-            if common.width_us < -JUMP_US:
-                _drop_hit(offsets, members, windows, window)
+            if (
+                common.width_us < -JUMP_US
+            ):  # the last runs before a jump that also fit the offset after it may contain it
+                while members and windows[members[-1]].cut(window).width_us >= 0:
+                    del offsets[members.pop()]
             _settle(offsets, members)
             members, common = [], window
         members.append(run)
@@ -79,12 +82,6 @@ def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
         low, high = traced_us + duration_us - start_us - latency_us, traced_us + 1 - start_us
         windows.append(_Window(low, high) if is_orderly else _Window(0.0, -1.0))
     return windows
-
-
-def _drop_hit(offsets: dict[int, _Window], members: list[int], windows: Mapping[int, _Window], after: _Window) -> None:
-    """Drop the last runs before a jump that may contain it: they also fit the offset after the jump."""
-    while members and windows[members[-1]].cut(after).width_us >= 0:
-        del offsets[members.pop()]
 
 
 def _settle(offsets: dict[int, _Window], members: Sequence[int]) -> None:

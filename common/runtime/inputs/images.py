@@ -22,21 +22,16 @@ RESIZE_OVER_CROP = 256 / 224  # the shortest side is resized to 256 before a cro
 CHANNELS = 3
 Array = npt.NDArray[Any]
 Found = TypeVar("Found")
+Channels = tuple[float, float, float]
+Normalization = tuple[Channels, Channels]
 
 
-@dataclass(frozen=True, slots=True)
-class Normalization:
-    """Mean and standard deviation per channel, for values in 0 … 1."""
-
-    mean: tuple[float, float, float]
-    deviation: tuple[float, float, float]
-
-
-# "imagenet" has the statistics of torchvision's models; "signed" gives -1 to 1, "none" the pixels, 0 to 255.
+# Mean and standard deviation per channel, for values in 0 … 1. "imagenet" has the statistics of torchvision's models;
+# "signed" gives -1 to 1, "none" the pixels, 0 to 255.
 NORMALIZATIONS: dict[str, Normalization | None] = {
-    "imagenet": Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "signed": Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-    "unit": Normalization((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "signed": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "unit": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     "none": None,
 }
 
@@ -105,7 +100,7 @@ def resized(image: Image, form: ImageForm) -> Image:
 def normalized(image: Image, form: ImageForm, normalization: Normalization | None) -> Array:
     pixels = np.asarray(image)
     if normalization is not None:
-        mean, deviation = (np.array(channels, np.float32) for channels in (normalization.mean, normalization.deviation))
+        mean, deviation = (np.array(channels, np.float32) for channels in normalization)
         pixels = (pixels.astype(np.float32) / 255 - mean) / deviation
     planes = pixels.transpose(2, 0, 1) if form.is_channels_first else pixels
     return np.ascontiguousarray(planes[np.newaxis], form.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.profiling.runs.pairs import joined_pairs, shares_of_runs
+from common.measurements.paired_measurement import joined_pairs, shares_of_runs
 
 
 @pytest.mark.parametrize(

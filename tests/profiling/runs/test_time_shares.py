@@ -6,8 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from common.measurements.live_model import shares_of, time_shares
 from common.messages.errors import PipelineError
-from common.profiling.runs.time_shares import TimeShare, shares_of, time_shares
+from common.monitor.monitor import NodeShare
 from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.sessions.session import SessionSettings
 from models.small.tiny import build_tiny_mlp
@@ -23,7 +24,7 @@ def trace_of(**run_us):
 
 def test_the_first_run_does_not_count_and_the_longest_comes_first():
     shares = shares_of(trace_of(add=(900.0, 5.0, 6.0), conv=(10.0, 40.0, 59.0)))
-    assert shares == [TimeShare("conv", "Opconv", 99 / 110), TimeShare("add", "Opadd", 11 / 110)]
+    assert shares == [NodeShare("conv", "Opconv", 99 / 110), NodeShare("add", "Opadd", 11 / 110)]
 
 
 def test_nodes_without_time_have_no_share():
