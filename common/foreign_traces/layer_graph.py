@@ -26,11 +26,7 @@ class _Border:
 
 
 def layer_graph(path: Path, graph: Graph, layers: Sequence[Layer], ownership: Ownership, domain: str) -> Graph:
-    """Return the graph of the layers, in an order in which each follows what it reads.
-
-    Raises:
-        PipelineError: two layers each need what the other one computes.
-    """
+    """Return the graph of the layers, each behind what it reads; refuse layers that wait for each other."""
     borders = _borders(graph, ownership.owner)
     tensors = {name: graph.tensors[name] for border in borders.values() for name in (*border.reads, *border.writes)}
     served = _served(layers, borders, ownership.served)

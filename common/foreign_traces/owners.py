@@ -40,8 +40,7 @@ class Ownership:
 def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
     """Return the layer of each node that a run computes, and how well the profile and the model match.
 
-    Raises:
-        PipelineError: no layer names a node of the model, or a tensor was recorded with another shape.
+    A profile that names no node of the model, or has a tensor of another shape, is refused.
     """
     names, layers = ModelNames(graph), {layer.name for layer in profile.layers}
     named = _named(names, profile.layers)

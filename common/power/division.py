@@ -10,8 +10,8 @@ latency. For a run of ``t`` µs at ``P`` watts, of which ``S`` watts are static 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -23,7 +23,6 @@ from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
 
 PointPair = tuple[IntervalPoint, IntervalPoint]  # for compute and for movement
-Modelled = Mapping[PointPair, DynamicEnergy]
 
 # A node's share of a known total is extreme where arithmetic is costly and movement cheap, or the reverse.
 _DIVISIONS: tuple[PointPair, ...] = (("likely", "likely"), ("high", "low"), ("low", "high"))
@@ -121,6 +120,8 @@ def run_energy(
 ) -> RunEnergy:
     """Return the energy of one run and of each node in it; without both powers, nodes have no energy.
 
+    The interval of a node covers its uncertainty and that of the division.
+
     Args:
         works: every executed node and the gap.
         static_power: power in W that does not depend on the work.
@@ -141,17 +142,6 @@ def run_energy(
         empty = np.full(len(works), np.nan)
         undivided = Division(empty, empty, empty, np.nan)
         return RunEnergy(average_power and average_power.times(run_us), undivided, empty, empty, unknown)
-    return replace(_divided(works, run_us, modelled, static_power, average_power), unknown=unknown)
-
-
-def _divided(
-    works: Sequence[NodeWork],
-    run_us: float,
-    modelled: Modelled,
-    static_power: BoundedValue,
-    average_power: BoundedValue,
-) -> RunEnergy:
-    """Divide the total; the interval of a node covers its uncertainty and that of the division."""
     require_static_within(static_power, average_power)
     total = average_power.times(run_us)
     central = divide(modelled["likely", "likely"], static_energy(works, run_us, static_power.likely), total.likely)
@@ -166,5 +156,6 @@ def _divided(
         central,
         np.min(ends, axis=0),
         np.max(ends, axis=0),
+        unknown,
         expected_closure=(low / likely, high / likely),
     )

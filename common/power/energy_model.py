@@ -52,11 +52,7 @@ class EnergyConfiguration:
 
 
 def read_energy_configuration(file: Section) -> EnergyConfiguration:
-    """Read the energy models and the cost factors of a file.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
+    """Read the energy models and the cost factors of a file; errors are those of :class:`Section`."""
     models, factors = file.section("models"), file.section("factors")
     configuration = EnergyConfiguration(
         models={name: _model(name, models.section(name)) for name in models},

@@ -57,11 +57,7 @@ class ProcessorLaw:
 
 
 def read_processor_law(file: Section) -> ProcessorLaw:
-    """Read configs/processors.yaml.
-
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
-    """
+    """Read configs/processors.yaml; errors are those of :class:`Section`."""
     idle, memory = file.section("idle_share_of_tdp"), file.section("memory")
     law = ProcessorLaw(
         full_load_share=file.constant("full_load_share_of_tdp"),

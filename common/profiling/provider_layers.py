@@ -12,7 +12,7 @@ from common.graphs.graph import Graph
 from common.messages.errors import PipelineError
 from common.profiling.fused_graph import write_static
 from common.runtime.inputs.values import Feeds, operands
-from common.runtime.providers.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
+from common.runtime.providers.openvino_layers import LayerCounters, ProviderLayer, count_layers, find_openvino
 from common.runtime.providers.provider_table import OPENVINO, compiles, find_provider
 from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session, run
 from common.table_rows import ProviderLayersRow
@@ -41,17 +41,13 @@ def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, sourc
     if openvino is None:
         return ProviderLayers((), (_unavailable(settings.provider),))
     try:
-        counters = _counted(openvino, folder, feeds, settings)
+        write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
+        session = create_session(folder / GIVEN_GRAPH, settings)
+        beside = partial(run, session, operands(session, feeds))
+        counters = count_layers(openvino, folder / "static.onnx", feeds, settings.threads, RUNS, WARMUP, beside)
     except PipelineError as error:
         return ProviderLayers((), (f"times of the provider's layers are unavailable ({error})",))
     return ProviderLayers(tuple(layer_rows(counters, source)), (agreement(counters),))
-
-
-def _counted(openvino: OpenVino, folder: Path, feeds: Feeds, settings: SessionSettings) -> LayerCounters:
-    write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
-    session = create_session(folder / GIVEN_GRAPH, settings)
-    beside = partial(run, session, operands(session, feeds))
-    return count_layers(openvino, folder / "static.onnx", feeds, settings.threads, RUNS, WARMUP, beside)
 
 
 def _unavailable(provider: str) -> str:

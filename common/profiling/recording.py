@@ -81,10 +81,9 @@ class Recording:
 
 
 def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
-    """Read all runs of a recorded trace; ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
+    """Read all runs of a recorded trace; refuse a file that is no trace, is cut short, or has no complete run.
 
-    Raises:
-        PipelineError: the file is no trace, is cut short, or has no complete run.
+    ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
     """
     try:
         trace = read_complete_runs(path, bodies)

@@ -56,11 +56,7 @@ class ProviderResult:
 def provider_matrix(
     model: Path, settings: SessionSettings, feeds: Feeds, providers: Sequence[str] | None = None
 ) -> list[ProviderResult]:
-    """Run a model with each provider that this build offers, the CPU first.
-
-    Raises:
-        PipelineError: the CPU cannot run it, so there is nothing to compare with.
-    """
+    """Run a model with each provider that this build offers; the CPU, with which all are compared, must run it."""
     offered = offered_providers() if providers is None else providers
     names, expected, call_us = _results(model, settings, CPU, feeds)
     results = [ProviderResult(CPU, "", call_us, output_errors(names, expected, expected))]

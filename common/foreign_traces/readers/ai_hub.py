@@ -31,11 +31,7 @@ DIVIDED = "layers have no times: the time of the run is divided by their cycles,
 
 
 def read_ai_hub_profile(path: Path) -> LayerProfile:
-    """Read a profile.
-
-    Raises:
-        PipelineError: the file cannot be read, is of another kind, or has no time of a layer.
-    """
+    """Read a profile; refuse a file that cannot be read, is of another kind, or has no time of a layer."""
     content = read_json(path, MOST_BYTES, WHAT)
     items, summary = content.get(LAYERS), content.get(SUMMARY)
     if not isinstance(items, list) or not items or not isinstance(summary, dict):

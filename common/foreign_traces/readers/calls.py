@@ -74,11 +74,7 @@ MOVES = frozenset(
 
 
 def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
-    """Read a profile of the program that a model was exported from.
-
-    Raises:
-        PipelineError: the file cannot be used, or its operators work on other sizes than the model.
-    """
+    """Read a profile of a model's program; refuse one whose operators work on other sizes than the model."""
     recorded = read_calls(path)
     within = _attention(graph) if any(call.operator == ATTENTION for call in recorded.calls) else {}
     hidden = {name for names in within.values() for name in names}
@@ -229,15 +225,10 @@ def _operation_share(left: Sequence[Token], right: Sequence[Token], pairs: Seque
         if between_nodes and is_small and not any(right[place][0] in (CONV, MATMUL) for place in between_nodes):
             calls.update(composites)
             nodes.update(between_nodes)
-    counted = [
-        place for place in range(len(left)) if left[place][0] not in MOVES and not _is_folded(left, place, alike)
-    ]
-    computing = [place for place in range(len(right)) if right[place][0] not in MOVES]
-    shares = (
-        (sum(place in calls for place in counted), len(counted)),
-        (sum(map(nodes.__contains__, computing)), len(computing)),
-    )
-    return min(count / whole if whole else 0.0 for count, whole in shares)
+    called = {place for place, token in enumerate(left) if token[0] not in MOVES and not _is_folded(left, place, alike)}
+    computed = {place for place, token in enumerate(right) if token[0] not in MOVES}
+    sides = ((called & calls, called), (computed & nodes, computed))
+    return min(len(aligned) / len(counted) if counted else 0.0 for aligned, counted in sides)
 
 
 def _or_size(token: Token, node: Node, graph: Graph) -> Token:

@@ -50,12 +50,9 @@ class _Row:
 
 
 def read_openvino_counters(path: Path, graph: Path | None) -> LayerProfile:
-    """Read a report of counters.
+    """Read a report; refuse a file of another kind, that is incomplete, or whose times do not add up.
 
     Without the executed graph, a layer computes the node that its name gives and what follows that.
-
-    Raises:
-        PipelineError: a file cannot be read, is of another kind or incomplete, or the times do not add up.
     """
     blocks = [*_blocks(path, read_text(path, MOST_BYTES, WHAT).splitlines())]
     names = [[row.name for row in block] for block in blocks]
@@ -68,7 +65,7 @@ def read_openvino_counters(path: Path, graph: Path | None) -> LayerProfile:
     notes = [f"times are means over {len(blocks)} inference requests, each the mean over its runs"]
     if graph is not None:
         layers = _with_sources(graph, layers)
-    return LayerProfile("OpenVINO", "openvino", _with_servants(layers), None, notes=tuple(notes))
+    return LayerProfile("OpenVINO", "openvino", tuple(_with_servants(layers)), None, notes=tuple(notes))
 
 
 def _blocks(path: Path, lines: Sequence[str]) -> Iterator[list[_Row]]:
@@ -134,18 +131,15 @@ def _readings(name: str) -> Iterator[str]:
         name = name.rpartition("/")[0]
 
 
-def _with_servants(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+def _with_servants(layers: Sequence[Layer]) -> Iterator[Layer]:
     """Say which layer a change of layout serves: ``A_abcd_acdb_B`` is between A and B."""
     names = sorted((layer.name for layer in layers), key=len, reverse=True)
-    served = {
-        layer.name: next((name for name in names if layer.name.endswith(f"_{name}")), "")
-        for layer in layers
-        if layer.layer_type == "Reorder"
-    }
-    return tuple(
-        replace(layer, serves=(*filter(None, [served[layer.name]]),), sources=()) if layer.name in served else layer
-        for layer in layers
-    )
+    for layer in layers:
+        if layer.layer_type == "Reorder":
+            behind = tuple(name for name in names if name and layer.name.endswith(f"_{name}"))
+            yield replace(layer, serves=behind[:1], sources=())
+        else:
+            yield layer
 
 
 def _with_sources(path: Path, layers: Sequence[Layer]) -> tuple[Layer, ...]:

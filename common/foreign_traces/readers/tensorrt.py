@@ -68,12 +68,9 @@ class _Output(NamedTuple):
 
 
 def read_tensorrt_profile(path: Path, information: Path | None) -> LayerProfile:
-    """Read a profile.
+    """Read a profile; refuse a file of another kind, that is incomplete, or files of different engines.
 
     Without the ``information`` on the layers of the same engine, only their names say what they compute.
-
-    Raises:
-        PipelineError: a file cannot be read, is of another kind or incomplete, or both are of different engines.
     """
     first, *entries = _items(path, "", WHAT)
     runs = first.get("count") if isinstance(first, dict) else None

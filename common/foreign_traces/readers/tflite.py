@@ -49,11 +49,7 @@ class _Operator(NamedTuple):
 
 
 def read_tflite_profile(path: Path) -> LayerProfile:
-    """Read a log.
-
-    Raises:
-        PipelineError: the file cannot be read, is of another kind or incomplete, or the times do not add up.
-    """
+    """Read a log; refuse a file of another kind, that is incomplete, or whose times do not add up."""
     lines = read_text(path, MOST_BYTES, WHAT).split("\n")
     begin = max((place for place, line in enumerate(lines) if RUNS in line), default=0)
     start = next((place for place in range(begin, len(lines)) if ORDER in lines[place]), None)

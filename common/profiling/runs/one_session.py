@@ -18,21 +18,7 @@ from common.graphs.graph import Graph
 from common.latency.recorder import Recorder
 from common.messages.errors import PipelineError
 from common.process.free_memory import free_bytes, return_freed
-from common.profiling.runs.loop import (
-    Budget,
-    ColdStart,
-    EndedSession,
-    Progress,
-    Runs,
-    SessionPlan,
-    lap,
-    open_plain,
-    open_traced,
-    prepare,
-    repeat,
-    take_turns,
-    traceable_runs,
-)
+from common.profiling.runs import loop
 
 NO_OBSERVER: AbstractContextManager[object] = nullcontext()
 LEAST_STORED = 1 << 16  # runs, in 1 MB: the first run of a large model may take a thousand times as long as a later one
@@ -47,14 +33,14 @@ def is_large(graph: Graph) -> bool:
 
 
 def timed_runs(
-    plan: SessionPlan,
+    plan: loop.SessionPlan,
     folder: Path,
-    budget: Budget,
-    progress: Progress = lambda *_: None,
-    opened: Callable[[ColdStart], None] = lambda _: None,
+    budget: loop.Budget,
+    progress: loop.Progress = lambda *_: None,
+    opened: Callable[[loop.ColdStart], None] = lambda _: None,
     observed: AbstractContextManager[object] = NO_OBSERVER,
     between_runs: Callable[[], None] = lambda: None,
-) -> tuple[EndedSession, Runs]:
+) -> tuple[loop.EndedSession, loop.Runs]:
     """Run a model without and with profiling, by two sessions in turn or by one after the other.
 
     Args:
@@ -69,25 +55,25 @@ def timed_runs(
         PipelineError: the runtime refuses or fails, before a run of each session was counted.
     """
     if not plan.is_alone:
-        sessions = prepare(plan, folder)
+        sessions = loop.prepare(plan, folder)
         opened(sessions.cold)
         with observed:
-            (runs,) = take_turns([sessions], budget, progress, between_runs)
+            (runs,) = loop.take_turns([sessions], budget, progress, between_runs)
         return sessions.traced.end(), runs
-    plain, feeds, cold = open_plain(plan)
+    plain, feeds, cold = loop.open_plain(plan)
     opened(cold)
     half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
     expected = math.ceil(half.expected_runs(cold.first_run_us))
     unprofiled = Recorder(min(half.stored_runs, max(LEAST_STORED, expected)))  # more would take memory of its own
     with observed:
-        run = partial(lap, plain, feeds, unprofiled, plan.model)
+        run = partial(loop.lap, plain, feeds, unprofiled, plan.model)
         first = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
     del run, plain  # the profiled session takes its memory
-    traced = open_traced(plan, folder, feeds)
-    warmup, most = traceable_runs(traced.events_per_run, budget.warmup)
-    rest = Budget(warmup, min(most, unprofiled.count - budget.warmup))
+    traced = loop.open_traced(plan, folder, feeds)
+    warmup, most = loop.traceable_runs(traced.events_per_run, budget.warmup)
+    rest = loop.Budget(warmup, min(most, unprofiled.count - budget.warmup))
     profiled = Recorder(warmup + rest.runs)
-    run = partial(lap, traced.session, feeds, profiled, plan.model)
+    run = partial(loop.lap, traced.session, feeds, profiled, plan.model)
     second = _alone(run, profiled, rest, _half(progress, budget, 1), between_runs)
     problem = "; ".join(dict.fromkeys(filter(None, (first, second))))
     counts = f"{unprofiled.count} unprofiled and {profiled.count} profiled runs"
@@ -95,23 +81,27 @@ def timed_runs(
     ended = traced.end()
     del run, traced  # trace and nodes are read without them
     return_freed()
-    return ended, Runs(unprofiled, profiled, budget.warmup, cold, failure, warmup)
+    return ended, loop.Runs(unprofiled, profiled, budget.warmup, cold, failure, warmup)
 
 
-def _half(progress: Progress, budget: Budget, number: int) -> Progress:
+def _half(progress: loop.Progress, budget: loop.Budget, number: int) -> loop.Progress:
     """Return the progress of the first (0) or the second half (1) of a measurement."""
     return lambda done, total: progress(budget.total * (number + done / total) / 2, budget.total)
 
 
 def _alone(
-    run: Callable[[], None], runs: Recorder, budget: Budget, progress: Progress, between_runs: Callable[[], None]
+    run: Callable[[], None],
+    runs: Recorder,
+    budget: loop.Budget,
+    progress: loop.Progress,
+    between_runs: Callable[[], None],
 ) -> str:
     """Run one session, and return why its runs ended early; empty if they did not.
 
     A failure before a run was counted is raised.
     """
     try:
-        repeat(budget, lambda *_: run(), progress, between_runs)
+        loop.repeat(budget, lambda *_: run(), progress, between_runs)
     except PipelineError as error:
         if runs.count <= budget.warmup:
             raise

@@ -25,11 +25,7 @@ from common.runtime.inputs.images import (
 
 
 def image_input(graph: Graph, normalization: str) -> tuple[str, ImageForm]:
-    """Return the first input that takes images, and their form.
-
-    Raises:
-        UnusableValueError: no input takes images, or not so normalized ones.
-    """
+    """Return the first input that takes images, so normalized, and their form; refuse a model without one."""
     for name, tensor in graph.tensors.items():
         if tensor.kind == "input":
             try:

@@ -66,12 +66,9 @@ def decoded(file: Path | bytes) -> Image:
     """
     from PIL import Image
 
-    def pixels() -> Image.Image:
+    try:
         with Image.open(BytesIO(file) if isinstance(file, bytes) else file) as opened:
             return opened.convert("RGB")
-
-    try:
-        return pixels()
     except (SyntaxError, Image.DecompressionBombError) as error:  # Pillow's own for a broken PNG
         raise ValueError(str(error)) from error
 

@@ -23,10 +23,9 @@ def available_threads() -> int:
 
 
 def usable_threads(wanted: int | None) -> int:
-    """Return the wanted thread count, or all threads that this process may use.
+    """Return the wanted threads, or all that this process may use; a pool of more than four per processor is refused.
 
-    Raises:
-        UnusableValueError: more than four threads per processor: creating such a pool takes minutes.
+    To create one takes minutes.
     """
     most = MOST_THREADS_PER_PROCESSOR * (os.cpu_count() or 1)
     if wanted and wanted > most:
