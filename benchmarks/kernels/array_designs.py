@@ -248,7 +248,8 @@ def _counted(net: Network) -> tuple[Task, ...]:
 def _around_us(net: Network, engine: OverlayEngine) -> float:
     """Return the time of the host and of the window unit, by the overlay's model."""
     model = predicted(net, engine)
-    return model.host_us + sum(row.time_us for row in model.layers if row.unit == "window")
+    window = (row["kernel_latency_likely_us"] or 0.0 for row in model.layers if row["unit"] == "window")
+    return model.host_us + sum(window)
 
 
 # --- published resources ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import numpy as np
 from common.generation.decoder import CallSizes, Decoder, require_length, require_prompt
 from common.messages.errors import PipelineError, UnusableValueError
 from common.onnx_graph.caches import CachePair
-from common.runtime.inputs.given import numpy_dtype
+from common.runtime.inputs.given import Array, numpy_dtype
 from common.runtime.inputs.values import Value, value_of
 from common.runtime.sessions.session import Session, run_bound
 
@@ -166,8 +166,11 @@ class Calls:
 
     def logits(self, fed: Sequence[int], call: CallSizes, caches: dict[str, Value]) -> Value | None:
         """Run one call, and return its logits if the model has some; ``caches`` becomes the caches after the call."""
-        decoder = self.decoder
-        inputs = {name: value_of(array) for name, array in decoder.feeds(fed, call).items()}
+        return self.run(self.decoder.feeds(fed, call), caches)
+
+    def run(self, feeds: Mapping[str, Array], caches: dict[str, Value]) -> Value | None:
+        """Do the same with the inputs of a call."""
+        decoder, inputs = self.decoder, {name: value_of(array) for name, array in feeds.items()}
         places = {pair.present.name: self._place(pair, caches) for pair in decoder.pairs}
         wanted = {**({decoder.logits.name: None} if decoder.logits else {}), **places}
         outputs = run_bound(self.session, {**inputs, **self.still, **caches}, wanted, self.path)

@@ -185,7 +185,12 @@ def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> S
         remedy = f"give one of {', '.join(others)}" if others else "no format can be judged"
         raise UnusableValueError("precision", f"{number_format} cannot be made ({reasons})", remedy)
     handed_on = [each for each in working if each.scheme.is_handed_on]
-    return max(handed_on or working, key=lambda each: _choice_db(each, study))
+
+    def choice_db(result: SchemeResult) -> float:
+        ratio = result.choosing[study.known.main].sqnr_db
+        return -math.inf if ratio is None else ratio
+
+    return max(handed_on or working, key=choice_db)
 
 
 def on_engine(results: Sequence[SchemeResult]) -> SchemeResult:
@@ -198,11 +203,6 @@ def on_engine(results: Sequence[SchemeResult]) -> SchemeResult:
     if not result.outputs:
         raise UnusableValueError("for_engine", result.problem)
     return result
-
-
-def _choice_db(result: SchemeResult, study: Study) -> float:
-    ratio = result.choosing[study.known.main].sqnr_db
-    return -math.inf if ratio is None else ratio
 
 
 # --- layers one by one ------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from common.fpga.offload.search.plan_search import Solution, Status, optimize
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import Formulation, formulate, launch_rule
 from common.fpga.planning.request import Request
-from common.fpga.speedup.energy import CardEnergy
-from common.fpga.speedup.speedup_rows import speedup_rows
+from common.fpga.speedup.amdahl import latency_rows, throughput_rows
+from common.fpga.speedup.energy import CardEnergy, energy_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
 from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
@@ -160,13 +160,21 @@ def relaunched(plan: Plan, request: Request) -> Plan:
 
 
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
+    """Return the terms of latency, energy and throughput, one per row.
+
+    Raises:
+        PipelineError: the energy per byte of the card's memory or link is unknown.
+    """
     workload, request, assignment = plan.workload, plan.request, plan.solution.assignment
     free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
     totals = [
         case_totals(schedule, evaluate(in_case(free, workload, case), assignment, case).finish_us)
         for case, schedule in zip(CASES, plan.schedules, strict=True)
     ]
-    rows = speedup_rows(host_run(plan), totals, card_work(plan), Card.of_board(request.board), energy)
+    host, work, card = host_run(plan), card_work(plan), Card.of_board(request.board)
+    rows = latency_rows(host, totals, work, card)
+    rows += energy_rows(host, totals, work, card, energy)
+    rows += throughput_rows(host, totals)
     return [{**row, "is_judged": plan.is_judged} for row in rows]
 
 

@@ -135,13 +135,10 @@ def read_kernel_speedup(text: str) -> tuple[str, float]:
     except ValueError:
         problem = f"{quoted(text)} is no kernel with a speedup"
         raise UnusableValueError("kernel_speedup", problem, "give for example K1=3.2") from None
-    return require_kernel(name.strip().upper()), require_speedup(speedup)
-
-
-def require_kernel(name: str) -> str:
-    if not KERNEL_NAME.fullmatch(name):
-        raise UnusableValueError("kernel_speedup", f"{quoted(name)} is no kernel", "known: K1, K2 and so on")
-    return name
+    kernel = name.strip().upper()
+    if not KERNEL_NAME.fullmatch(kernel):
+        raise UnusableValueError("kernel_speedup", f"{quoted(kernel)} is no kernel", "known: K1, K2 and so on")
+    return kernel, require_speedup(speedup)
 
 
 def require_speedup(value: float) -> float:

@@ -52,11 +52,6 @@ class FrameTensor:
         """Position of the last call that reads it."""
         return max(reading.call for reading in self.readings)
 
-    @property
-    def moved_bytes(self) -> int:
-        """Bytes that the card's memory need not move if it stays on the chip, each reading counted once."""
-        return self.bytes + sum(reading.bytes for reading in self.readings)
-
     def pages(self, frames: int) -> int:
         return pages_of(frames * self.bytes)
 

@@ -132,7 +132,7 @@ class CallTimes:
         busy: dict[str, list[ThreePoint]] = {}
         launches = flops = moved = kept = 0
         for call in calls:
-            engine, estimate = self._computed(replica, call.task, frames, members)
+            engine, estimate = self.computed(replica, call.task, frames, members)
             is_launched = launch_rule(engine, self.launch_per) == "call" or call.reads_host
             parts = [estimate.time_us, *([self.board.launch_us] if is_launched else [])]
             busy.setdefault(UNITS[engine.kind], []).extend(parts)
@@ -141,10 +141,6 @@ class CallTimes:
             moved += estimate.moved_bytes
             kept += estimate.kept_bytes
         return StageWork(frames, {unit: summed(parts) for unit, parts in busy.items()}, launches, flops, moved, kept)
-
-    def engine_count(self, stage: FrameStage) -> int:
-        """Return how many engines of a replica have calls of a stage."""
-        return len({self._computed(stage.replica, call.task, 1, 1)[0].kind for call in stage.calls})
 
     def moved_bytes(self, replica: Replica, task: Task, frames: int) -> int:
         """Return the bytes that a call over frames moves to and from the card's memory.
@@ -157,9 +153,9 @@ class CallTimes:
             if id(main) not in self._averaged:
                 self._averaged[id(main)] = replace(main, is_generated=False)
             replica = replace(replica, main=self._averaged[id(main)])
-        return self._computed(replica, task, frames, 1)[1].moved_bytes
+        return self.computed(replica, task, frames, 1)[1].moved_bytes
 
-    def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
+    def computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
         for engine in replica.engines:
             for sharing in dict.fromkeys((members, 1)):  # a call without heads or images for all is one member's
                 if (estimate := self.estimate(engine, task, frames, sharing)) is not None:
@@ -260,7 +256,8 @@ def _residents(
     timing: CallTimes, frame: Frame, stage: FrameStage, tasks: Mapping[int, Task], frames: int
 ) -> Iterator[ResidentCandidate]:
     """Yield what may stay on the chip, with the bytes that it would save by itself."""
-    parts, last = timing.engine_count(stage), stage.first + len(stage.calls) - 1
+    parts = len({timing.computed(stage.replica, task, 1, 1)[0].kind for task in tasks.values()})  # engines with calls
+    last = stage.first + len(stage.calls) - 1
 
     def moved(call: int, kept: KeptBytes) -> int:
         return timing.moved_bytes(stage.replica, replace(tasks[call], kept=kept), frames)

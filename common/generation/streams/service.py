@@ -17,7 +17,7 @@ from common.generation.loop import Calls, drawn_prompt, runtime_values
 from common.generation.streams.engine import TokenService, TokenStream
 from common.runtime.inputs.given import Array, numpy_dtype
 from common.runtime.inputs.values import Value, value_of
-from common.runtime.sessions.session import Session, run_bound
+from common.runtime.sessions.session import Session
 
 
 @dataclass(slots=True)
@@ -68,10 +68,7 @@ class SharedCalls:
         order: the stream of each row.
     """
 
-    session: Session
-    decoder: Decoder
-    path: Path
-    room: int
+    calls: Calls
     seed: int
     rows: dict[str, Array]
     order: list[TokenStream] = field(default_factory=list)
@@ -82,21 +79,21 @@ class SharedCalls:
         """Return a service with buffers for ``most`` streams of ``room`` tokens."""
         pasts, empty = [pair.past for pair in decoder.pairs], CallSizes(0, 1, room)
         rows = {one.name: np.zeros((most, *decoder.shape(one, empty)[1:]), numpy_dtype(one)) for one in pasts}
-        return cls(session, decoder, path, room, seed, rows)
+        return cls(Calls(session, decoder, {}, path, room), seed, rows)
 
     def begin(self, stream: TokenStream) -> None:
         """Run the prompt in a call of its own, which writes into the next row."""
         place = len(self.order)
-        prompt = drawn_prompt(self.decoder, stream.request.prompt_count, self.seed + stream.index)
-        call = CallSizes(0, len(prompt), self.room)
-        (token,) = self._run(self.decoder.feeds(prompt, call), slice(place, place + 1))
+        prompt = drawn_prompt(self.calls.decoder, stream.request.prompt_count, self.seed + stream.index)
+        call = CallSizes(0, len(prompt), self.calls.room)
+        (token,) = self._run(self.calls.decoder.feeds(prompt, call), slice(place, place + 1))
         self.order.append(stream)
         self.held[stream.index] = call.total, token
 
     def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
         pasts, tokens = zip(*(self.held[stream.index] for stream in self.order), strict=True)
-        calls = [CallSizes(past, 1, self.room) for past in pasts]
-        chosen = self._run(self.decoder.batch_feeds(tokens, calls), slice(0, len(calls)))
+        calls = [CallSizes(past, 1, self.calls.room) for past in pasts]
+        chosen = self._run(self.calls.decoder.batch_feeds(tokens, calls), slice(0, len(calls)))
         states = zip(self.order, calls, chosen, strict=True)
         self.held = {stream.index: (call.total, token) for stream, call, token in states}
         yield list(streams)
@@ -113,13 +110,9 @@ class SharedCalls:
 
     def _run(self, feeds: Mapping[str, Array], rows: slice) -> list[int]:
         """Run a call on some rows of the buffers, and return the likeliest token of each."""
-        decoder = self.decoder
         caches = {name: value_of(buffer[rows]) for name, buffer in self.rows.items()}
-        places = {pair.present.name: caches[pair.past.name] for pair in decoder.pairs}
-        logits = decoder.logits.name if decoder.logits else ""
-        inputs = {**{name: value_of(array) for name, array in feeds.items()}, **caches}
-        outputs = run_bound(self.session, inputs, {logits: None, **places}, self.path)
-        return [int(row[-1].argmax()) for row in outputs[logits].numpy()]
+        logits = self.calls.run(feeds, caches)
+        return [int(row[-1].argmax()) for row in logits.numpy()] if logits else []
 
 
 def service_of(session: Session, decoder: Decoder, path: Path, room: int | None, most: int, seed: int) -> TokenService:

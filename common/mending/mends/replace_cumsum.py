@@ -31,17 +31,14 @@ def replace_cumsum(view: View, node: onnx.NodeProto) -> Edit | NoMend:
         return NoMend("integers overflow in a product otherwise than in a sum")
     if size > MOST_SIZE:
         return NoMend(f"a product with {size} × {size} ones takes longer")
-    matrix = _triangle(size, is_exclusive=attribute(node, "exclusive", 0), is_reverse=attribute(node, "reverse", 0))
+    element, total = np.indices((size, size))
+    if attribute(node, "reverse", 0):
+        element, total = -element, -total
+    # Which element (row) is part of which sum (column).
+    matrix = element < total if attribute(node, "exclusive", 0) else element <= total
     ones = fresh(view, f"{node.name}/triangle")
     is_last = axis == len(shape) - 1
     operands = [tensor, ones] if is_last else [ones, tensor]
     product = helper.make_node("MatMul", operands, [*node.output], node.name)
     narrow = helper.tensor_dtype_to_np_dtype(view.element_type(tensor))
     return Edit([node.name], [product], {ones: (matrix if is_last else matrix.T).astype(narrow)})
-
-
-def _triangle(size: int, *, is_exclusive: int, is_reverse: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return which element (row) is part of which sum (column)."""
-    element, total = np.indices((size, size))
-    element, total = (-element, -total) if is_reverse else (element, total)
-    return ((element < total) if is_exclusive else (element <= total)).astype(np.float64)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.fpga.speedup.amdahl import latency_rows, throughput_rows, total_speedup
 from common.fpga.speedup.amdahl import row as speedup_row
-from common.fpga.speedup.amdahl import total_speedup
-from common.fpga.speedup.energy import CardEnergy
+from common.fpga.speedup.energy import CardEnergy, energy_rows
 from common.fpga.speedup.odds import Odds, TermInformation
-from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.intervals import ThreePoint
@@ -55,7 +54,8 @@ COEFFICIENTS = CardEnergy(
 
 
 def rows_of(host=HOST, totals=TOTALS, work=WORK, card=CARD):
-    rows = speedup_rows(host, totals, work, card, COEFFICIENTS)
+    rows = latency_rows(host, totals, work, card) + energy_rows(host, totals, work, card, COEFFICIENTS)
+    rows += throughput_rows(host, totals)
     assert len({(row["objective"], row["term"]) for row in rows}) == len(rows)
     return {(row["objective"], row["term"]): row for row in rows}
 

@@ -143,8 +143,9 @@ class SequenceSearch:
             if self._is_closed(least_ns):
                 return
             if not parts:
-                closed_ns = min(closed_ns, lower_ns)
-                self._offer_paths(_together(sets))
+                closed_ns, counts = min(closed_ns, lower_ns), _together(sets)
+                for time in (LOWER, UPPER):
+                    self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
                 continue
             if is_dive:
                 dive, parts = (lower_ns, parts[0]), parts[1:]
@@ -177,10 +178,6 @@ class SequenceSearch:
             if 0 < len(rich) < len(sets):
                 return rich, tuple(each for each in sets if each[engine] <= number)
         return ()
-
-    def _offer_paths(self, counts: Counts) -> None:
-        for time in (LOWER, UPPER):
-            self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
 
     def _used(self, counts: Counts) -> dict[Instance, float]:
         """Return the engines of the best path, each with the time of the host that its calls take over."""

@@ -23,9 +23,15 @@ def move_resize(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
     conv = view.only_reader(resize.output[0], "Conv")
     if conv is None or conv.input[0] != resize.output[0]:
         return NoMend("its only reader is no convolution, or it has several readers")
-    if not _is_pointwise(view, conv):
+    weight, strides = view.shape(conv.input[1]), attribute(conv, "strides", [1])
+    if weight is None or {*weight[2:]} != {1} or any(attribute(conv, "pads", [])) or {*strides} != {1}:
         return NoMend("the convolution after it is not of 1 × 1")
-    if _is_special(resize) or len(resize.input) < LEAST_OPERANDS:
+    is_special = (
+        attribute(resize, "coordinate_transformation_mode", b"") == b"tf_crop_and_resize"
+        or attribute(resize, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
+        or attribute(resize, "axes") is not None
+    )
+    if is_special or len(resize.input) < LEAST_OPERANDS:
         return NoMend("it crops, or keeps an aspect ratio, or names its axes")
     given = SIZES if operand(resize, SIZES) else SCALES
     target, shape = view.constant(operand(resize, given)), view.shape(resize.input[0])
@@ -34,20 +40,6 @@ def move_resize(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
     if not _enlarges(target, shape, is_size=given == SIZES):
         return NoMend("it shrinks an axis or changes the channels, or its sizes are unknown")
     return _swapped(view, resize, conv, target, given)
-
-
-def _is_pointwise(view: View, conv: onnx.NodeProto) -> bool:
-    weight = view.shape(conv.input[1])
-    plain = not any(attribute(conv, "pads", [])) and {*attribute(conv, "strides", [1])} == {1}
-    return weight is not None and {*weight[2:]} == {1} and plain
-
-
-def _is_special(resize: onnx.NodeProto) -> bool:
-    return (
-        attribute(resize, "coordinate_transformation_mode", b"") == b"tf_crop_and_resize"
-        or attribute(resize, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
-        or attribute(resize, "axes") is not None
-    )
 
 
 def _enlarges(target: Array, shape: tuple[int | None, ...] | None, *, is_size: bool) -> bool:
