@@ -199,18 +199,18 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/stream.py \
     common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
     common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py \
-    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/replicas_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
@@ -252,18 +252,18 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
     common/fpga/replicas/stream.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
     common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/fpga/what_if.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/what_if_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/what_if_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
