@@ -23,7 +23,6 @@ class OnPorts:
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
         return self.ports.clock_cases_mhz
 
 

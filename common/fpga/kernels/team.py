@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import ClassVar
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -25,6 +26,7 @@ from common.workload.tasks import Task
 class Team:
     """Equal engines that share each call."""
 
+    spans_regions: ClassVar[bool] = True  # members share nothing but the call
     member: AttentionEngine | SystolicArray
     count: int
     start_cycles: float  # between the starts of two members
@@ -49,11 +51,6 @@ class Team:
     @property
     def clock_cases_mhz(self) -> ThreePoint:
         return self.member.clock_cases_mhz
-
-    @property
-    def spans_regions(self) -> bool:
-        """True: members share nothing but the call."""
-        return True
 
     @property
     def ports(self) -> MemoryPorts:

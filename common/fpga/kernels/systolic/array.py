@@ -277,11 +277,8 @@ class SystolicArray(OnPorts):
         on_chip = loaded(matmul, self.tile, kept, outer_loop)
         if self.is_generated:
             cycles = Phases(product, outer_loop, self.tile, self.lanes, self._tile_cycles, self.ports).cycles()
-        else:
-            # Of another's loads and stores only the bytes are known.
-            def step_cycles(m: int, n: int, k: int) -> float:
-                return self.step_cycles(m, n, k, matmul.k)
-
+        else:  # of another's loads and stores only the bytes are known
+            step_cycles = partial(self.step_cycles, whole_k=matmul.k)
             cycles = double_buffered_cycles(matmul, self.tile, traffic, step_cycles, self.ports.duplex_cycles)
         busy, kept_bytes = self.compute_cycles(matmul), matmul.batch * on_chip.total
         of_map, of_weights = (on_chip.b, on_chip.a) if product.is_transposed else (on_chip.a, on_chip.b)
