@@ -12,16 +12,6 @@ from common.fpga import engine_catalogue as catalogue
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES
-from common.fpga.engine_catalogue import (
-    ARRAY_SIDES,
-    ARRAY_SIMD,
-    Size,
-    array_ports,
-    close_to_largest,
-    closing,
-    halves,
-    streaming,
-)
 from common.fpga.kernel_study.quantities import KERNELS
 from common.fpga.kernels.dataflow.attention import AttentionEngine, Heads
 from common.fpga.kernels.estimate import Engine, KernelEstimate
@@ -121,8 +111,8 @@ def _too_small(smallest: Engine, request: KernelRequest, board: Board) -> Unusab
 def gemv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
     """Build the streaming kernel with the requested channels, or the most that fit; the vector gets one more."""
     most = request.channels_up_to(board.memory_port_count - 1)
-    counts = [most] if request.channels else halves(most)
-    engines = [streaming(board, request.precision, models, count) for count in counts]
+    counts = [most] if request.channels else catalogue.halves(most)
+    engines = [catalogue.streaming(board, request.precision, models, count) for count in counts]
     engine = next((engine for engine in engines if request.channels or not shortage(engine, board)), None)
     if engine is None:
         raise _too_small(engines[-1], request, board)
@@ -160,7 +150,7 @@ def attention(request: KernelRequest, board: Board, models: Models) -> BuiltKern
         stall_share = models.streaming.timing.stall_share
         ports = MemoryPorts.of(board.memory, request.channels, board.clock_mhz, stall_share)
         engines = (replace(engine, ports=ports) for engine in engines)
-    placed = (closing(engine, board, models) for engine in engines)
+    placed = (catalogue.closing(engine, board, models) for engine in engines)
     return quickest((_attention(request, heads, engine) for engine in placed), request, board)
 
 
@@ -278,28 +268,29 @@ def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Tas
         # A large array spans regions, as those of AutoSA do.
         array = replace(array, spans_regions=True) if shortage(array, board) else array
         return _built(array, request, board, models, task)
-    sizes = list(product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD if simd is None else (simd,)))
+    sides, depths = catalogue.ARRAY_SIDES, catalogue.ARRAY_SIMD if simd is None else (simd,)
+    sizes = list(product(sides, sides, depths))
 
-    def fitting(size: Size) -> SystolicArray | None:
+    def fitting(size: catalogue.Size) -> SystolicArray | None:
         array = _array(size, request, board, models, task)
         return None if shortage(array, board) else array
 
     # Where none fits, the smallest one says what it lacks.
-    large = close_to_largest(sizes, LEAST_SHARE, fitting) or [
+    large = catalogue.close_to_largest(sizes, LEAST_SHARE, fitting) or [
         _array(min(sizes, key=prod), request, board, models, task)
     ]
     return quickest((_built(array, request, board, models, task) for array in large), request, board)
 
 
-def _array(size: Size, request: KernelRequest, board: Board, models: Models, task: Task) -> SystolicArray:
-    ports = array_ports(board, request.channels_up_to(board.memory_port_count))
+def _array(size: catalogue.Size, request: KernelRequest, board: Board, models: Models, task: Task) -> SystolicArray:
+    ports = catalogue.array_ports(board, request.channels_up_to(board.memory_port_count))
     behind = epilogue(size, request.precision, fused_products([task]), models.dataflow.on(board.dsp_type))
     rate = board.macs_per_dsp[request.precision]
     return build_array(size, request.precision, ports, rate, models.systolic, epilogue=behind, serves="product")
 
 
 def _built(array: SystolicArray, request: KernelRequest, board: Board, models: Models, task: Task) -> BuiltKernel:
-    engine = closing(array, board, models)
+    engine = catalogue.closing(array, board, models)
     if (estimate := engine.estimate(task)) is None:
         raise UnusableValueError("array", f"a systolic array cannot compute this {request.kind}")
     tile = engine.tile
