@@ -21,7 +21,6 @@ from common.files.yaml_file import load_yaml
 from common.fpga.decoding.answer import (
     CARD,
     HOST,
-    NO_TIME,
     OF_PROMPTS,
     OF_TOKENS,
     AnswerDemand,
@@ -35,7 +34,7 @@ from common.fpga.decoding.plan import LengthDemand, best_of, decode_plans, lengt
 from common.fpga.device.board_files import load_board
 from common.fpga.kernels.estimate import TimeScatter
 from common.fpga.speedup.energy import read_card_energy
-from common.intervals import ThreePoint
+from common.intervals import NOTHING, ThreePoint
 from common.messages.errors import UnusableValueError
 from tests.support.paths import ROOT
 
@@ -112,7 +111,7 @@ def test_the_caches_cross_once_between_phases_on_two_sides():
 
 def test_no_caches_cross_for_an_answer_of_one_token():
     one = replace(DEMAND, tokens=[])
-    alone = HostAnswer(ThreePoint.exactly(50_000.0), NO_TIME)
+    alone = HostAnswer(ThreePoint.exactly(50_000.0), NOTHING)
     assert cut_answer(LAW, U280, one, alone, Cut(CARD, HOST)).link_bytes == 17 * 8
 
 
@@ -122,7 +121,7 @@ def test_the_first_step_of_a_loop_is_a_call_as_the_others():
     loop = AnswerDemand(step, [step] * 8, 200_000_000, 16_000, 0, 0)
     found = cut_answer(LAW, U280, loop, SURE, Cut(CARD, CARD))
     one = token_cases_us(LAW, card_rates(U280), step)
-    assert found.parts_us[OF_PROMPTS] == NO_TIME
+    assert found.parts_us[OF_PROMPTS] == NOTHING
     assert found.parts_us[OF_TOKENS].cases == pytest.approx([9 * us for us in one.cases])
     assert found.first_token_us.likely == pytest.approx(one.likely + U280.launch_us.likely)
     assert (found.link_bytes, found.token_link_bytes) == (16_000, 0)
