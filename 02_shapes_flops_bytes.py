@@ -49,7 +49,7 @@ from common.onnx_graph.rows import edge_rows, metrics_row
 from common.onnx_graph.symbols.settled import settled_by_inputs
 from common.runtime.inputs.given import given_arrays, read_given
 from common.table_rows import OpMetricsRow, PhaseWorkRow
-from common.view.profile.phase_text import phase_notes, phase_report
+from common.view.profile.generation_text import phase_notes, phase_report
 from common.view.profile.work_text import left_out, symbolic_report, work_report
 
 

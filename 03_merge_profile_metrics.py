@@ -44,7 +44,7 @@ from common.onnx_graph.executed import edge_rows, executed_sizes, load_executed_
 from common.onnx_graph.malformed import names_model
 from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
 from common.view.node_labels import labels_of, with_labels
-from common.view.profile.phase_text import phase_lines
+from common.view.profile.generation_text import phase_lines
 from common.view.roofline.roofline_text import contraction_report, roofline_report, work_line
 
 

@@ -46,8 +46,8 @@ from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
 from common.messages.errors import UpstreamError
 from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
 from common.view.node_labels import labels_of
+from common.view.profile.generation_text import phase_heading
 from common.view.profile.path_text import PathTotals, path_report
-from common.view.profile.phase_text import phase_heading
 
 
 def arguments() -> cli.Parser:

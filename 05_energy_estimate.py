@@ -49,7 +49,7 @@ from common.roofline import GIVEN
 from common.table_rows import EfficiencyDocument
 from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
-from common.view.profile.phase_text import token_energy_lines
+from common.view.profile.generation_text import token_energy_lines
 
 
 def arguments() -> cli.Parser:

@@ -47,14 +47,13 @@ from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, outline
 from common.profiling.trace.timeline import spans_of_runs
 from common.table_rows import BottlenecksRow, RunLatencyRow, Tables
-from common.timeline.from_tables import counts_of, shown_rows, timeline
+from common.timeline.from_tables import ShownRun, chosen_runs, counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
-from common.timeline.shown_runs import ShownRun, chosen_runs
 from common.timeline.viewer_files import load_file, node_files, plan_file, run_file
 from common.view.node_labels import labels_of
 from common.view.plan.answer.cases import said_of
 from common.view.plan.answer.headline import headline
-from common.view.profile.phase_text import phase_heading
+from common.view.profile.generation_text import phase_heading
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
 

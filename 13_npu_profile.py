@@ -47,9 +47,8 @@ from common.bottlenecks.subjects import measured
 from common.cli.flags.profile_flags import qnn_file_flags
 from common.files.configuration import Section
 from common.messages.errors import CommandLineError
-from common.npu.earlier_summary import read_baseline
-from common.npu.report import NpuReport, ResultError, Session, report_of
-from common.npu.sources import FILES
+from common.npu.nodes import FILES
+from common.npu.report import NpuReport, ResultError, Session, read_baseline, report_of
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx

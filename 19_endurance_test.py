@@ -45,8 +45,7 @@ from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
-from common.view.load.endurance_text import endurance_report
-from common.view.load.load_text import load_report
+from common.view.load.load_text import endurance_report, load_report
 
 
 def arguments() -> cli.Parser:

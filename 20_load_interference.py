@@ -44,8 +44,7 @@ from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
-from common.view.load.interference_text import interference_report
-from common.view.load.load_text import load_report
+from common.view.load.load_text import interference_report, load_report
 
 
 def arguments() -> cli.Parser:

@@ -30,7 +30,7 @@ from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import summary_of, whole_model
 from common.messages.errors import CommandLineError
-from common.view.plan.overlay_text import overlay_report
+from common.view.plan.engine_text import overlay_report
 from common.workload.layer_rows import layers_by_node
 
 

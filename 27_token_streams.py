@@ -55,7 +55,7 @@ from common.metrics.ingest import TOKEN_FILE
 from common.onnx_graph.load import load_model
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
-from common.view.load.stream_text import stream_report
+from common.view.load.load_text import stream_report
 
 US_PER_S = 1e6
 

@@ -45,7 +45,7 @@ from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
 from common.table_rows import MendTrialsRow
-from common.view.trace.mend_tables import mend_report
+from common.view.trace.bottleneck_tables import mend_report
 
 CHECKED_INPUTS = 3  # on which outputs are compared
 GAINS = "gains"

@@ -58,7 +58,7 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/runtime/inputs/given.py \
     common/runtime/inputs/images.py common/table_rows.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/profile/phase_text.py common/view/profile/work_text.py common/view/tables.py \
+    common/view/html.py common/view/profile/generation_text.py common/view/profile/work_text.py common/view/tables.py \
     common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
@@ -101,7 +101,8 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
     common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/phase_text.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
+    common/view/profile/generation_text.py common/view/roofline/roofline_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -117,12 +118,13 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/dag.py common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/path_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/graphs/operators.py common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/generation_text.py common/view/profile/path_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -146,7 +148,7 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/html.css \
     common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
-    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/view/profile/generation_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
@@ -206,9 +208,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
-    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/replicas_text.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
+    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/replicas_text.py \
     common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
     common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
@@ -290,7 +291,7 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
     common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/task_candidates.py common/workload/tasks.py
 
@@ -662,11 +663,11 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
     common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
-    common/timeline/plan_trace.py common/timeline/shown_runs.py common/timeline/viewer_files.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
-    common/view/plan/answer/precision_text.py common/view/profile/phase_text.py common/view/tables.py \
-    common/view/text.py common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py
+    common/timeline/viewer_files.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/marks.py common/view/node_labels.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
+    common/view/profile/generation_text.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -793,28 +794,22 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
     common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
-    common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
-    common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/key_nodes.py common/view/load/endurance_text.py common/view/load/fleet_text.py \
-    common/view/load/html_tables.py common/view/load/interference_text.py common/view/load/load_text.py \
-    common/view/load/pictures/curve_plot.py common/view/load/pictures/endurance_plot.py \
-    common/view/load/pictures/fleet_plot.py common/view/load/pictures/interference_plot.py \
-    common/view/load/pictures/load_plot.py common/view/load/search_text.py common/view/marks.py \
-    common/view/node_labels.py common/view/placing.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/view/comparison/history_tables.py common/view/design/energy_plot.py common/view/design/front_plot.py \
+    common/view/design/nest_plot.py common/view/design/product_plot.py common/view/design/text_tables.py \
+    common/view/findings.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/load/fleet_plot.py common/view/load/load_plot.py common/view/load/load_text.py \
+    common/view/load/search_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/engine_text.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/pictures/engine_plot.py \
-    common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
-    common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
-    common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
+    common/view/plan/fpga_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/formats_plot.py \
+    common/view/plan/pictures/front_plot.py common/view/plan/pictures/offload_plot.py \
+    common/view/plan/pictures/resource_plot.py common/view/plan/pictures/timeline_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \
     common/view/profile/energy_plot.py common/view/profile/generation_plot.py common/view/profile/generation_text.py \
     common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
     common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
-    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
-    common/view/text.py common/view/trace/bottleneck_tables.py
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
+    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
+    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py

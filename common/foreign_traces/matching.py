@@ -19,7 +19,7 @@ from common.foreign_traces.layers import Layer, Names, usual_us
 from common.graphs.graph import Graph
 from common.graphs.operators import CONTRACTIONS, INSERTED
 from common.messages.errors import PipelineError
-from common.npu.sources import LEAST_SHARE
+from common.npu.nodes import LEAST_SHARE
 
 _REPLACED = re.compile(r"[A-Za-z_/][\w/]*")
 

@@ -46,34 +46,11 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class QhasOperator:
-    """A kind of operators, or one node; its cycles are added up over the threads.
-
-    Attributes:
-        cycles_share: share of the cycles in which threads were active.
-        dominant_path_cycles: cycles on the longest chain through all threads, which decides the length of the run.
-    """
-
-    kind: str
-    name: str
-    qnn_op_type: str
-    cycles: float | None
-    cycles_share: float | None
-    dominant_path_cycles: float | None
-    htp_op_count: int | None
-    dram_read_bytes: int | None
-    dram_write_bytes: int | None
-    vtcm_read_bytes: int | None
-    vtcm_write_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Qhas:
     """The figures that only this summary has; None where it lacks them.
 
-    Attributes:
-        vtcm_peak_bytes: the largest allocation of VTCM in a processor.
-        stated_shares: share of busy time by kind of thread, if the summary itself states it.
+    ``vtcm_peak_bytes`` is the largest allocation of a processor. ``stated_shares`` are those of busy time by kind of
+    thread that the summary itself states. The cycles of operators, kinds and nodes, are added up over the threads.
     """
 
     inference_us: float | None = None
@@ -87,11 +64,11 @@ class Qhas:
     resources: tuple[Resource, ...] = ()
     stated_shares: Mapping[str, float | None] = field(default_factory=dict)
     bandwidth_mbps: float | None = None
-    operators: tuple[QhasOperator, ...] = ()
+    operators: tuple[NpuOperatorsRow, ...] = ()
 
     @property
-    def nodes(self) -> dict[str, QhasOperator]:
-        return {operator.name: operator for operator in self.operators if operator.kind == NODE}
+    def nodes(self) -> dict[str, NpuOperatorsRow]:
+        return {row["npu_operator"]: row for row in self.operators if row["npu_operator_kind"] == NODE}
 
     def busy_share(self, kind: str) -> float | None:
         """Return the share of the run in which the threads of a kind were busy; None where that is unknown.
@@ -178,46 +155,29 @@ def _rows(path: Path, tables: Mapping[str, object], key: str) -> list[dict[str, 
     return rows
 
 
-def _operators(path: Path, tables: Mapping[str, object]) -> Iterator[QhasOperator]:
+def _operators(path: Path, tables: Mapping[str, object]) -> Iterator[NpuOperatorsRow]:
     for table, (kind, name, count) in OPERATORS.items():
         for row in _rows(path, tables, table) if table in tables else ():
             percent = optional_number(path, row, "percent_active_cycles")
             dominant = [optional_number(path, row, key) for key in row if key.startswith(DOMINANT)]
-            yield QhasOperator(
-                kind,
-                str(row.get(name, "")),
-                str(row.get("qnn_op_type", "")),
-                optional_number(path, row, "cycles"),
-                None if percent is None else percent / 100,
-                _total(dominant),
-                *(
-                    _whole(optional_number(path, row, key))
-                    for key in (count, "dram_read", "dram_write", "vtcm_read", "vtcm_write")
-                ),
-            )
+            yield {
+                "npu_operator_kind": kind,
+                "npu_operator": str(row.get(name, "")),
+                "qnn_op_type": str(row.get("qnn_op_type", "")),
+                "npu_cycles": optional_number(path, row, "cycles"),
+                "npu_cycles_share": None if percent is None else percent / 100,
+                "dominant_path_cycles": _total(dominant),
+                "htp_op_count": _whole(path, row, count),
+                "dram_read_bytes": _whole(path, row, "dram_read"),
+                "dram_write_bytes": _whole(path, row, "dram_write"),
+                "vtcm_read_bytes": _whole(path, row, "vtcm_read"),
+                "vtcm_write_bytes": _whole(path, row, "vtcm_write"),
+            }
 
 
-def _whole(value: float | None) -> int | None:
+def _whole(path: Path, row: Mapping[str, object], key: str) -> int | None:
+    value = optional_number(path, row, key)
     return None if value is None else int(value)
-
-
-def operator_rows(qhas: Qhas) -> list[NpuOperatorsRow]:
-    return [
-        {
-            "npu_operator_kind": operator.kind,
-            "npu_operator": operator.name,
-            "qnn_op_type": operator.qnn_op_type,
-            "npu_cycles": operator.cycles,
-            "npu_cycles_share": operator.cycles_share,
-            "dominant_path_cycles": operator.dominant_path_cycles,
-            "htp_op_count": operator.htp_op_count,
-            "dram_read_bytes": operator.dram_read_bytes,
-            "dram_write_bytes": operator.dram_write_bytes,
-            "vtcm_read_bytes": operator.vtcm_read_bytes,
-            "vtcm_write_bytes": operator.vtcm_write_bytes,
-        }
-        for operator in qhas.operators
-    ]
 
 
 def _resources(path: Path, processor: Mapping[str, object]) -> list[Resource]:
@@ -225,11 +185,9 @@ def _resources(path: Path, processor: Mapping[str, object]) -> list[Resource]:
         return []
     timeline = optional_number(path, processor, "timeline_cycles")
     rows = _rows(path, processor, "htp_resources")
-    resources = [
-        Resource(str(row.get("type", "")), optional_number(path, row, "cycles_used"), timeline) for row in rows
-    ]
-    for resource in resources:
-        if timeline is not None and resource.used_cycles is not None and resource.used_cycles > timeline:
-            problem = f"{resource.kind} was busy for {resource.used_cycles:,.0f} cycles of a run of {timeline:,.0f}"
+    used = [(str(row.get("type", "")), optional_number(path, row, "cycles_used")) for row in rows]
+    for kind, cycles in used:
+        if timeline is not None and cycles is not None and cycles > timeline:
+            problem = f"{kind} was busy for {cycles:,.0f} cycles of a run of {timeline:,.0f}"
             raise PipelineError(path, problem, "record it again")
-    return resources
+    return [Resource(kind, cycles, timeline) for kind, cycles in used]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import cast
 
 from common.table_rows import NpuRunsRow
 
@@ -37,13 +38,13 @@ class QnnRun:
     session_index: int
     node_cycles: Mapping[int, int | None]
     origin: str
-    accelerator_cycles: int | None = None
+    netrun_us: int | None = None
     qnn_execute_us: int | None = None
     rpc_execute_us: int | None = None
     qnn_accelerator_us: int | None = None
     accelerator_us: int | None = None
     accelerator_busy_us: int | None = None
-    netrun_us: int | None = None
+    accelerator_cycles: int | None = None
     vtcm_acquire_us: int | None = None
     power_up_us: int | None = None
     hvx_thread_count: int | None = None
@@ -83,22 +84,9 @@ def origin_of(values: Mapping[str, int | None]) -> str:
 
 
 def run_rows(profile: QnnProfile) -> list[NpuRunsRow]:
-    return [
-        {
-            "npu_run_index": index,
-            "session_index": run.session_index,
-            "netrun_us": run.netrun_us,
-            "qnn_execute_us": run.qnn_execute_us,
-            "rpc_execute_us": run.rpc_execute_us,
-            "qnn_accelerator_us": run.qnn_accelerator_us,
-            "accelerator_us": run.accelerator_us,
-            "accelerator_busy_us": run.accelerator_busy_us,
-            "accelerator_cycles": run.accelerator_cycles,
-            "vtcm_acquire_us": run.vtcm_acquire_us,
-            "power_up_us": run.power_up_us,
-            "hvx_thread_count": run.hvx_thread_count,
-            "yield_count": run.yield_count,
-            "is_emulated": profile.is_emulated,
-        }
-        for index, run in enumerate(profile.runs)
-    ]
+    rows = []
+    for index, run in enumerate(profile.runs):
+        cells = {"npu_run_index": index, **asdict(run), "is_emulated": profile.is_emulated}
+        del cells["node_cycles"], cells["origin"]
+        rows.append(cast("NpuRunsRow", cells))
+    return rows

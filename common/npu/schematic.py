@@ -78,13 +78,9 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class Schematic:
-    """The compiled graph.
+    """The compiled graph: operators that move bytes, and so take cycles; by op id the nodes before the compilation.
 
-    Attributes:
-        ops: operators that move bytes, and so take cycles.
-        graph: nodes before the compilation, by op id.
-        names: QNN's name of each of them, if it is written on one line.
-        vtcm_peak_bytes: where the highest block of VTCM ends.
+    ``names`` are QNN's for these, if written on one line; ``vtcm_peak_bytes`` is where the highest block of VTCM ends.
     """
 
     ops: tuple[HtpOp, ...]
@@ -154,7 +150,8 @@ class _Parts:
         if section == BEGIN:
             self._enter_graph(line)
         elif section == "bandwidth_information":
-            self._enter_bandwidth(line)
+            if match := _BANDWIDTH.match(line):
+                self.moved[int(match[1], 16)] = (int(match[2]), int(match[3]), int(match[4]), int(match[5]))
         elif section.startswith("graph_res_flags"):
             self._enter_flags(line)
         elif section == "opdesc_map":
@@ -179,10 +176,6 @@ class _Parts:
             dims = [int(dim) for dim in match[1].replace(",", " ").split()]
             size = None if self._item_bytes is None else prod(dims) * self._item_bytes
             self.sizes.setdefault(self._node, []).append(size)
-
-    def _enter_bandwidth(self, line: str) -> None:
-        if match := _BANDWIDTH.match(line):
-            self.moved[int(match[1], 16)] = (int(match[2]), int(match[3]), int(match[4]), int(match[5]))
 
     def _enter_flags(self, line: str) -> None:
         if match := _ID.match(line):

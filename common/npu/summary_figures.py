@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median_low
 
-from common.npu.nodes import BYTES, UNITS, NpuNode
+from common.npu.nodes import BYTES, UNITS, NpuNode, Sources
 from common.npu.qhas import Qhas
 from common.npu.qnn_profile import QnnProfile, QnnRun
 from common.npu.schematic import Schematic
-from common.npu.sources import Sources
 
 EMULATED = "the profile is of the emulator, whose times mean nothing; record it on a device"
 NO_SCHEMATIC = "needs <schematic>, which QNN writes with profiling level optrace"
@@ -70,11 +69,8 @@ def execution_summary(profile: QnnProfile) -> Section:
     run, first = median_run(profile), profile.runs[0]
     of_run, of_first = _of_median(profile), "of the first run"
     whole, rpc, device = "QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time"
-    graph, acquire, power = (
-        "Accelerator (execute) time",
-        "Time for initial VTCM acquire",
-        "Time for HVX + HMX power on and acquire",
-    )
+    graph, acquire = "Accelerator (execute) time", "Time for initial VTCM acquire"
+    power, threads = "Time for HVX + HMX power on and acquire", "Number of HVX threads used"
     whole = whole if run.netrun_us is None else "NETRUN, EXECUTE"
     times = {
         "total_inference_time_ms": (_total_us(run), whole, of_run),
@@ -90,17 +86,13 @@ def execution_summary(profile: QnnProfile) -> Section:
     }
     section = {name: _time(profile, *parts) for name, parts in times.items()}
     total = section["total_inference_time_ms"]
-    section["throughput_fps"] = (
-        Figure(1e3 / total.value, "one inference after the other: 1 / total_inference_time_ms")
-        if total.value
-        else missing(total.unavailable or "the total time is 0")
-    )
-    threads = "Number of HVX threads used"
-    section["hardware_threads"] = (
-        missing("the emulator has no hardware threads")
-        if profile.is_emulated
-        else _known(run.hvx_thread_count, f"{threads}, {of_run}", threads)
-    )
+    section["throughput_fps"] = missing(total.unavailable or "the total time is 0")
+    if total.value:
+        rate = 1e3 / total.value
+        section["throughput_fps"] = Figure(rate, "one inference after the other: 1 / total_inference_time_ms")
+    section["hardware_threads"] = _known(run.hvx_thread_count, f"{threads}, {of_run}", threads)
+    if profile.is_emulated:
+        section["hardware_threads"] = missing("the emulator has no hardware threads")
     return section
 
 
@@ -118,9 +110,8 @@ def resource_utilization(
     is_recorded = counted.value is None and recorded_count is not None
     section["htp_op_count"] = Figure(recorded_count, "QHAS: htp_nodes") if is_recorded else counted
     for unit in UNITS:
-        section[f"{unit}_op_count"] = _counted(
-            (node.op_count(unit) for node in nodes), f"{static}: operators with uses_{unit}"
-        )
+        counts = (node.op_count(unit) for node in nodes)
+        section[f"{unit}_op_count"] = _counted(counts, f"{static}: operators with uses_{unit}")
     section["linting"] = missing(LINTING)
     return section
 

@@ -51,21 +51,16 @@ def _executed_texts(rows: Sequence[OpRooflineRow], energy_uj: Mapping[str, float
 
 def model_texts(nodes: Sequence[OpRooflineRow]) -> Texts:
     """Return the time that no node of the model's graph has: that of inserted nodes, and the gap."""
-    kinds = {"inserted_nodes_latency_us": "inserted", "gap_us": "gap"}
-    sums = {name: _sum(row for row in nodes if row["row_kind"] == kind) for name, kind in kinds.items()}
+    sums = {"inserted_nodes_latency_us": 0.0, "gap_us": 0.0}
+    for row in nodes:
+        if row["row_kind"] in ("inserted", "gap"):
+            sums["gap_us" if row["row_kind"] == "gap" else "inserted_nodes_latency_us"] += row["node_latency_us"] or 0.0
     return _texts(sums, sums)
 
 
-def _sum(rows: Iterable[OpRooflineRow]) -> float:
-    return float(sum(row["node_latency_us"] or 0.0 for row in rows))
-
-
 def _texts(row: Mapping[str, object], names: Iterable[str]) -> Texts:
-    return {name: _text(value) for name, value in known_facts(row, names).items()}
-
-
-def _text(value: object) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    facts = known_facts(row, names)
+    return {name: f"{value:.9g}" if isinstance(value, float) else str(value) for name, value in facts.items()}
 
 
 def main_sources(nodes: Iterable[OpRooflineRow], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:

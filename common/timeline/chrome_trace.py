@@ -101,25 +101,23 @@ def events(trace: ChromeTrace) -> Iterator[Event]:
     for number, process in enumerate(trace.processes, start=1):
         tracks = dict.fromkeys(part.track for part in process.slices)
         threads = {track: thread for thread, track in enumerate(tracks, start=1)}
-        yield from _names(process.title, number, threads)
+        yield from _named("process", (number, 0), process.title)
+        for track, thread in threads.items():
+            yield from _named("thread", (number, thread), track)
         for part in process.slices:
             places[id(part)] = place = (number, threads[part.track])
             yield _complete(part, process.title, place)
         for sample in process.samples:
-            yield _counter(sample, number)
+            time_us, facts = _to_ns(sample.time_us), {"value": sample.value}
+            yield {"ph": "C", "name": sample.counter, "pid": number, "tid": 0, "ts": time_us, "args": facts}
     yield from _arrows(trace, places)
 
 
-def _names(title: str, process: int, threads: Mapping[str, int]) -> Iterator[Event]:
-    yield _named("process_name", (process, 0), {"name": title})
-    yield _named("process_sort_index", (process, 0), {"sort_index": process})
-    for track, thread in threads.items():
-        yield _named("thread_name", (process, thread), {"name": track})
-        yield _named("thread_sort_index", (process, thread), {"sort_index": thread})
-
-
-def _named(kind: str, place: Place, value: Mapping[str, object]) -> Event:
-    return {"ph": "M", "name": kind, "pid": place[0], "tid": place[1], "args": value}
+def _named(kind: str, place: Place, name: str) -> Iterator[Event]:
+    """Yield the name of a process or a thread, and its order: that of its number."""
+    at: Event = {"pid": place[0], "tid": place[1]}
+    yield {"ph": "M", "name": f"{kind}_name", **at, "args": {"name": name}}
+    yield {"ph": "M", "name": f"{kind}_sort_index", **at, "args": {"sort_index": place[kind == "thread"]}}
 
 
 def _complete(part: Slice, category: str, place: Place) -> Event:
@@ -135,22 +133,14 @@ def _to_ns(time_us: float) -> float:
     return round(time_us, 3)
 
 
-def _counter(sample: CounterValue, process: int) -> Event:
-    value = {"value": sample.value}
-    return {"ph": "C", "name": sample.counter, "pid": process, "tid": 0, "ts": _to_ns(sample.time_us), "args": value}
-
-
 def _arrows(trace: ChromeTrace, places: Mapping[int, Place]) -> Iterator[Event]:
     """Yield an arrow between each two slices of the chain that follow one another, from middle to middle."""
     for number, (before, after) in enumerate(pairwise(trace.chain), start=1):
-        yield {"ph": "s", **_arrow_end(trace.chain_name, number, places[id(before)], _middle_us(before))}
-        yield {"ph": "f", "bp": "e", **_arrow_end(trace.chain_name, number, places[id(after)], _middle_us(after))}
+        yield {"ph": "s", **_arrow_end(trace.chain_name, number, places[id(before)], before)}
+        yield {"ph": "f", "bp": "e", **_arrow_end(trace.chain_name, number, places[id(after)], after)}
 
 
-def _middle_us(part: Slice) -> float:
-    """Return the middle of a slice: viewers join the slices around the ends of an arrow."""
-    return _to_ns(part.start_us + part.duration_us / 2)
-
-
-def _arrow_end(name: str, number: int, place: Place, time_us: float) -> Event:
-    return {"name": name, "cat": name, "id": number, "pid": place[0], "tid": place[1], "ts": time_us}
+def _arrow_end(name: str, number: int, place: Place, part: Slice) -> Event:
+    """Return an end of an arrow in the middle of a slice: viewers join the slices around its ends."""
+    middle_us = _to_ns(part.start_us + part.duration_us / 2)
+    return {"name": name, "cat": name, "id": number, "pid": place[0], "tid": place[1], "ts": middle_us}

@@ -1,26 +1,18 @@
-"""The timeline of a measurement, from the rows of its tables."""
+"""The timeline of a measurement, from the rows of its tables, and what it leaves out to stay below 20 MB."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import TypeVar
 
 from common.latency.run import NodeSpan
+from common.messages.errors import PipelineError
 from common.table_rows import OsEventsRow, RunLatencyRow, Tables
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, known_facts
-from common.timeline.shown_runs import (
-    MOST_DISTURBANCES,
-    MOST_FACTS,
-    MOST_RUNS,
-    MOST_SAMPLES,
-    ShownRun,
-    event_count,
-    left_out_notes,
-    limited,
-    limited_node_events,
-)
 
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (
@@ -31,11 +23,9 @@ NODE_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The contents of a measurement's timeline.
+    """The contents of a measurement's timeline; ``chain`` are the slices of ``nodes`` on the critical path, in order.
 
-    Attributes:
-        nodes: executed nodes of some runs, by provider, and by thread where there are several.
-        chain: slices of ``nodes`` on the critical path, in their order.
+    The nodes are those of some runs, by provider, and by thread where there are several.
     """
 
     runs: Sequence[Slice]
@@ -58,7 +48,7 @@ def timeline(
     """Return the timeline of a measurement.
 
     Without run_latency there are no runs. ``labels`` are distinct names for executed nodes; one without keeps its own.
-    With ``is_bounded``, what would make the timeline too large is left out, see :mod:`common.timeline.shown_runs`.
+    With ``is_bounded``, what would make the timeline too large is left out.
     """
     rows = tables.get("run_latency", ())
     kept = limited_node_events(shown) if is_bounded else shown
@@ -67,8 +57,8 @@ def timeline(
     runs = of_shown if is_bounded and len(rows) > MOST_RUNS else rows
     disturbed = tables.get("run_disturbances", ())
     causes = {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in disturbed}
-    labels = labels or {}
     critical = (row["executed_node"] for row in tables.get("critical_path", ()))
+    labels = labels or {}
     slices = _node_slices(kept, _nodes(tables), labels)
     whole = Timeline(
         runs=[_run_slice(row, by_index, causes) for row in runs],
@@ -82,18 +72,17 @@ def timeline(
 
 
 def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[str, int]) -> Timeline:
-    """Return the timeline with as many disturbances and samples as a viewer loads, and notes on what it lacks.
-
-    ``counts`` are the numbers of runs and node events in the tables.
-    """
-    intervals = [(row["start_us"], row["start_us"] + row["latency_us"]) for row in shown]
+    """Return the timeline with as many disturbances and samples as a viewer loads, and notes on the rest."""
+    intervals = [*map(_ends_us, shown)]
     disturbances = limited(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
     samples = limited(whole.samples, lambda sample: sample.time_us, intervals, MOST_SAMPLES)
     kept = replace(whole, disturbances=disturbances, samples=samples)
-    all_counts = {**counts_of(whole), "node events": len(whole.nodes)}
-    return replace(
-        kept, notes=left_out_notes({**all_counts, **counts}, {**counts_of(kept), "node events": len(kept.nodes)})
-    )
+    kept_counts = {**counts_of(kept), "node events": len(kept.nodes)}
+    return replace(kept, notes=left_out_notes({**counts_of(whole), **counts}, kept_counts))
+
+
+def _ends_us(row: RunLatencyRow) -> tuple[float, float]:
+    return row["start_us"], row["start_us"] + row["latency_us"]
 
 
 def _node_slices(
@@ -122,12 +111,8 @@ def _node_slices(
 
 def _gaps(rows: Iterable[RunLatencyRow], shown: Mapping[int, ShownRun]) -> Iterator[Slice]:
     for row in rows:
-        for start_us, end_us in _uncovered(row, shown[row["run_index"]]):
+        for start_us, end_us in uncovered(shown[row["run_index"]].spans, *_ends_us(row)):
             yield Slice("between nodes", "gap", start_us, end_us - start_us, {"run_index": row["run_index"]})
-
-
-def _uncovered(row: RunLatencyRow, run: ShownRun) -> Iterator[tuple[float, float]]:
-    return uncovered(run.spans, row["start_us"], row["start_us"] + row["latency_us"])
 
 
 def _nodes(tables: Tables) -> dict[str, dict[str, object]]:
@@ -150,7 +135,7 @@ def _run_slice(row: RunLatencyRow, shown: Mapping[int, ShownRun], causes: Mappin
     series = "profiled" if row["is_profiled"] else "unprofiled"
     facts: dict[str, object] = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
-        outside_us = sum(end_us - start_us for start_us, end_us in _uncovered(row, run))
+        outside_us = sum(end_us - start_us for start_us, end_us in uncovered(run.spans, *_ends_us(row)))
         facts |= {"role": run.role, "outside_nodes_us": outside_us}
     if cause := causes.get((row["is_profiled"], row["run_index"])):
         facts["slow_because"] = cause
@@ -178,7 +163,7 @@ def _event_slice(row: OsEventsRow) -> Slice:
 
 def _during(disturbances: Iterable[OsEventsRow], runs: Sequence[RunLatencyRow]) -> Iterator[OsEventsRow]:
     """Yield the disturbances that are at least partly in a run. Runs follow one another."""
-    ordered = sorted((row["start_us"], row["start_us"] + row["latency_us"]) for row in runs)
+    ordered = sorted(map(_ends_us, runs))
     for row in disturbances:
         index = bisect_left(ordered, (row["time_us"] + (row["duration_us"] or 0.0),)) - 1
         if index >= 0 and row["time_us"] < ordered[index][1]:
@@ -220,3 +205,82 @@ def counts_of(made: Timeline) -> dict[str, int]:
         "samples": len(made.samples),
         "arrows along the critical path": max(len(made.chain) - 1, 0),
     }
+
+
+# An event takes 110 to 170 bytes, that of a disturbance up to 300; what is known of a node takes some 500 more.
+MOST_RUNS, MOST_DISTURBANCES, MOST_SAMPLES, MOST_NODE_EVENTS, MOST_FACTS = 20_000, 10_000, 20_000, 20_000, 8_000
+Part = TypeVar("Part")
+Intervals = Sequence[tuple[float, float]]  # start and end in µs
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """A profiled run whose nodes are shown; ``role`` says why."""
+
+    run_index: int
+    role: str
+    spans: Sequence[NodeSpan]
+
+
+def chosen_runs(runs: Iterable[RunLatencyRow], *, every: bool) -> tuple[dict[int, str], list[tuple[float, float]]]:
+    """Return the runs to show, see :func:`choose_runs`, and the start in s and duration in µs of all profiled ones."""
+    profiled = [row for row in runs if row["is_profiled"]]
+    latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
+    roles = choose_runs(latencies_us, warmup_count, every=every)
+    return roles, [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+
+
+def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool = False) -> dict[int, str]:
+    """Return the first run, and the median and the slowest one after the warm-up, by index with their roles.
+
+    With ``every``, all other runs follow, without a role.
+
+    Raises:
+        PipelineError: there is no run.
+    """
+    if not latencies_us:
+        raise PipelineError("<run_latency>", "holds no profiled run", "measure again")
+    counted = [*enumerate(latencies_us)][warmup_count:] or [*enumerate(latencies_us)]
+    middle = median_low(latency_us for _, latency_us in counted)
+    roles: dict[int, list[str]] = {0: ["first"]}
+    roles.setdefault(next(index for index, latency_us in counted if latency_us == middle), []).append("median")
+    roles.setdefault(max(counted, key=lambda run: run[1])[0], []).append("slowest")
+    named = {index: ", ".join(names) for index, names in sorted(roles.items())}
+    return {index: named.get(index, "") for index in range(len(latencies_us))} if every else named
+
+
+def limited_node_events(shown: Sequence[ShownRun]) -> list[ShownRun]:
+    """Return the shown runs; if they have too many nodes, the median run alone, and if necessary without its bodies."""
+    if event_count(shown) <= MOST_NODE_EVENTS:
+        return [*shown]
+    middle = [run for run in shown if "median" in run.role][:1] or shown[:1]
+    if event_count(middle) <= MOST_NODE_EVENTS:
+        return [*middle]
+    return [replace(run, spans=[*_outermost(run.spans)]) for run in middle]
+
+
+def event_count(shown: Iterable[ShownRun]) -> int:
+    return sum(len(run.spans) for run in shown)
+
+
+def _outermost(spans: Iterable[NodeSpan]) -> Iterator[NodeSpan]:
+    """Yield the spans that are in no other one of their thread."""
+    reached_us: dict[int | None, float] = {}
+    for span in sorted(spans, key=lambda span: (span.start_us, -span.end_us)):
+        if span.start_us >= reached_us.get(span.thread_id, span.start_us):
+            reached_us[span.thread_id] = span.end_us
+            yield span
+
+
+def limited(parts: Sequence[Part], time_us: Callable[[Part], float], shown: Intervals, most: int) -> list[Part]:
+    """Return all parts; if there are too many, the first ``most`` that begin within the shown intervals."""
+    if len(parts) <= most:
+        return [*parts]
+    return [part for part in parts if any(start <= time_us(part) < end for start, end in shown)][:most]
+
+
+def left_out_notes(whole: Mapping[str, int], kept: Mapping[str, int]) -> list[str]:
+    """Return a note with the numbers and kinds of left-out parts; none if nothing was left out."""
+    missing = (f"{whole[name] - count} of {whole[name]} {name}" for name, count in kept.items() if count < whole[name])
+    text = ", ".join(missing)
+    return [f"the timeline leaves out {text}: its file would be too large for a viewer"] if text else []

@@ -6,10 +6,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import cast
 
 from common.table_rows import LoadBatchesRow, LoadRequestsRow
 from common.timeline.chrome_trace import CounterValue, Process, Slice, known_facts
-from common.timeline.shown_runs import left_out_notes
+from common.timeline.from_tables import left_out_notes
 
 CLOCK = "clock of the load test"
 MOST_REQUESTS = 3_000  # with their batches some 4 MB
@@ -20,6 +21,10 @@ BATCH_FACTS = (
     *("request_count", "padded_request_count", "padded_length", "formation_us", "generator_late_us", "padding_share"),
     "padding_flops_share",
 )
+STAGES = (
+    *("decode_us", "resize_us", "normalize_us", "assemble_us", "host_to_device_us", "session_run_us"),
+    *("device_to_host_us", "postprocess_us"),
+)  # of a batch, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,9 @@ def load_timeline(
     *,
     is_bounded: bool = True,
 ) -> LoadTimeline:
-    """Return the timeline of a load test.
+    """Return the timeline of a load test, of which ``replica_count`` workers share a session.
 
-    ``replica_count`` workers share a session. With ``is_bounded``, only the requests around the slowest one are shown
-    where there are too many for a viewer.
+    With ``is_bounded``, only the requests around the slowest one are shown where there are too many for a viewer.
     """
     lanes = in_lanes(around_the_slowest(requests), MOST_LANES) if is_bounded else in_lanes(requests, len(requests))
     indices = {row["load_batch_index"] for row, _ in lanes}
@@ -125,9 +129,8 @@ def _forming(batches: Iterable[LoadBatchesRow]) -> Iterator[Slice]:
     for worker, end_us, row in sorted(formed, key=lambda entry: entry[:2]):
         start_us = max(end_us - row["formation_us"], formed_us.get(worker, 0.0))
         formed_us[worker] = end_us
-        yield Slice(
-            _batch_name(row), f"for worker {worker}", start_us, end_us - start_us, known_facts(row, BATCH_FACTS)
-        )
+        facts = known_facts(row, BATCH_FACTS)
+        yield Slice(_batch_name(row), f"for worker {worker}", start_us, end_us - start_us, facts)
 
 
 def _session_slices(batches: Iterable[LoadBatchesRow], replica_count: int) -> Iterator[Slice]:
@@ -141,24 +144,11 @@ def _session_slices(batches: Iterable[LoadBatchesRow], replica_count: int) -> It
         track = f"session {session}" + (f", replica {replica}" if replica_count > 1 else "")
         yield Slice(_batch_name(row), track, start_us, end_us - start_us, known_facts(row, BATCH_FACTS))
         stage_start_us = start_us
-        for stage, stage_us in _stages_us(row).items():
+        for stage, stage_us in cast("dict[str, float]", known_facts(row, STAGES)).items():
             if stage_us:
                 shown_us = min(stage_us, end_us - stage_start_us)
-                yield Slice(stage, track, stage_start_us, shown_us)
+                yield Slice(stage.removesuffix("_us"), track, stage_start_us, shown_us)
                 stage_start_us += shown_us
-
-
-def _stages_us(row: LoadBatchesRow) -> dict[str, float | None]:
-    return {
-        "decode": row["decode_us"],
-        "resize": row["resize_us"],
-        "normalize": row["normalize_us"],
-        "assemble": row["assemble_us"],
-        "host_to_device": row["host_to_device_us"],
-        "session_run": row["session_run_us"],
-        "device_to_host": row["device_to_host_us"],
-        "postprocess": row["postprocess_us"],
-    }
 
 
 def _batch_name(row: LoadBatchesRow) -> str:

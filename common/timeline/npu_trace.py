@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
+from typing import cast
 
 from common.table_rows import NpuNodesRow, NpuRunsRow, Tables
 from common.timeline.chrome_trace import Process, Slice, known_facts
 
 TITLE = "NPU (clock of its own, runs one after the other)"
 ON_DEVICE = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")  # what holds the nodes, the closest first
+TIMES = ("netrun_us", "qnn_execute_us", "rpc_execute_us", *reversed(ON_DEVICE))  # each within the one before
 NODE_FACTS = (
     *("source_nodes", "fused_into", "npu_cycles", "npu_cycles_share", "htp_op_count", "hvx_op_count", "hmx_op_count"),
     *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
@@ -24,7 +26,8 @@ def npu_process(tables: Tables) -> Process | None:
     The profile has only the cycles of a node, added up over the threads of the processor. So its slice is an allocation
     of the run's time by its share of the cycles, in the order of the graph, and says so.
     """
-    timed = [(row, times) for row in tables.get("npu_runs", ()) if not row["is_emulated"] and (times := _times(row))]
+    runs = [row for row in tables.get("npu_runs", ()) if not row["is_emulated"]]
+    timed = [(row, cast("dict[str, float]", known)) for row in runs if (known := known_facts(row, TIMES))]
     if not timed:
         return None
     middle_us = median_low(max(times.values()) for _, times in timed)
@@ -36,18 +39,6 @@ def npu_process(tables: Tables) -> Process | None:
         slices += _node_slices(times, tables["npu_nodes"], start_us) if row is middle else ()
         start_us += max(times.values())
     return Process(TITLE, slices)
-
-
-def _times(row: NpuRunsRow) -> dict[str, float]:
-    times_us = {
-        "netrun_us": row["netrun_us"],
-        "qnn_execute_us": row["qnn_execute_us"],
-        "rpc_execute_us": row["rpc_execute_us"],
-        "qnn_accelerator_us": row["qnn_accelerator_us"],
-        "accelerator_us": row["accelerator_us"],
-        "accelerator_busy_us": row["accelerator_busy_us"],
-    }
-    return {name: time_us for name, time_us in times_us.items() if time_us is not None}
 
 
 def _run_slices(row: NpuRunsRow, times: Mapping[str, float], start_us: float) -> Iterator[Slice]:

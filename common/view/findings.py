@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from common.messages.names import printable
 from common.table_rows import Documents, Tables
-from common.view.key_nodes import KeyNode, RankedRow, rank_nodes
+from common.view.groups import KeyNode, RankedRow, rank_nodes
 from common.view.marks import Marks
 from common.view.node_labels import labels_of
 from common.view.text import duration, percent
@@ -40,10 +40,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that was read from a folder, with names as they can be shown; executed nodes have labels for that.
-
-    ``notes`` name what was absent, stale or corrupt.
-    """
+    """Everything that was read from a folder, with names as they can be shown; notes on what was absent or corrupt."""
 
     tables: Tables = field(default_factory=lambda: cast("Tables", {}))
     documents: Documents = field(default_factory=lambda: cast("Documents", {}))

@@ -1,23 +1,43 @@
-"""Executed nodes grouped by operator type: time, share of the roof, and bound."""
+"""Executed nodes: the slowest ones, with one number and label in every picture, and groups by operator type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypedDict, cast
 
 from common.messages.host_doubts import EXPECTED_GAP_SHARE
 from common.table_rows import OpRooflineRow
 from common.view.text import percent
 
+COUNT = 10  # of the slowest nodes
 
-class TimedRow(TypedDict):
-    """The common columns of executed nodes and their gap."""
+
+class RankedRow(TypedDict):
+    """Columns of every table of executed nodes with times; some mark the gap and what the correction dominates."""
 
     executed_node: str
+    node_latency_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNode:
+    """One of the slowest nodes; ``number`` is its rank and its mark in the pictures."""
+
+    number: int
+    name: str
+    label: str
+    latency_us: float
+
+
+class TimedRow(RankedRow):
+    """The common columns of executed nodes and their gap."""
+
     op_type: str
     row_kind: str
-    node_latency_us: float
     latency_share: float
 
 
@@ -42,13 +62,21 @@ class OperatorTypeTotals:
     bounds: tuple[str, ...]
 
 
+def rank_nodes(nodes: Iterable[RankedRow], labels: Mapping[str, str], count: int = COUNT) -> tuple[KeyNode, ...]:
+    """Rank the slowest nodes; the gap and nodes that the profiler's correction dominates are left out."""
+    rows = cast("Iterable[Mapping[str, Any]]", nodes)  # tables differ in what they say of a node
+    ranked = [row for row in rows if row.get("row_kind") != "gap" and not row.get("is_correction_dominated")]
+    slowest_first = sorted(ranked, key=lambda row: -row["node_latency_us"])
+    return tuple(
+        KeyNode(number, row["executed_node"], labels[row["executed_node"]], row["node_latency_us"])
+        for number, row in enumerate(slowest_first[:count], start=1)
+    )
+
+
 def by_op_type(roofline: Iterable[OpRooflineRow]) -> list[OperatorTypeTotals]:
     """Return the totals of each operator type, the slowest first; the gap is left out."""
-    by_type: dict[str, list[OpRooflineRow]] = {}
-    for row in roofline:
-        if row["row_kind"] != "gap":
-            by_type.setdefault(row["op_type"], []).append(row)
-    totals = [_totals(op_type, by_type[op_type]) for op_type in sorted(by_type)]
+    nodes = sorted((row for row in roofline if row["row_kind"] != "gap"), key=itemgetter("op_type"))
+    totals = [_totals(op_type, [*rows]) for op_type, rows in groupby(nodes, itemgetter("op_type"))]
     return sorted(totals, key=lambda total: -total.latency_us)
 
 
@@ -58,6 +86,8 @@ def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
     moved = [row["bytes"] for row in rows if row["bytes"] is not None]
     is_known = len(flops) == len(moved) == len(rows) and not all(row["is_correction_dominated"] for row in rows)
     per_s = 1e6 / latency_us if is_known and latency_us > 0 else None
+    known = [(share, row["node_latency_us"]) for row in rows if (share := row["roof_share"]) is not None]
+    reached_us, known_us = sum(share * time_us for share, time_us in known), sum(time_us for _, time_us in known)
     return OperatorTypeTotals(
         name=name,
         node_count=len(rows),
@@ -66,7 +96,7 @@ def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
         flops=float(sum(flops)) if flops else None,
         attained_flop_per_s=per_s and sum(flops) * per_s,
         attained_bytes_per_s=per_s and sum(moved) * per_s,
-        roof_share=_mean_roof_share(rows) if per_s else None,
+        roof_share=reached_us / known_us if per_s and known_us > 0 else None,
         bound=main_bound(rows),
         bounds=tuple(sorted({row["bound"] for row in rows if row["bound"]})),
     )
@@ -74,18 +104,10 @@ def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
 
 def main_bound(rows: Iterable[OpRooflineRow]) -> str:
     """Return the bound that most of the time has; empty where none is known."""
-    times_us: dict[str, float] = {}
+    times_us: defaultdict[str, float] = defaultdict(float)
     for row in rows:
-        if row["bound"]:
-            times_us[row["bound"]] = times_us.get(row["bound"], 0.0) + row["node_latency_us"]
-    return max(sorted(times_us), key=lambda bound: times_us[bound], default="")
-
-
-def _mean_roof_share(rows: Iterable[OpRooflineRow]) -> float | None:
-    """Return the roof share of several nodes: Σ time at the roof / Σ time, over the rows whose share is known."""
-    known = [(share, row["node_latency_us"]) for row in rows if (share := row["roof_share"]) is not None]
-    time_us = sum(latency_us for _, latency_us in known)
-    return sum(share * latency_us for share, latency_us in known) / time_us if time_us > 0 else None
+        times_us[row["bound"]] += row["node_latency_us"]
+    return max(sorted({*times_us} - {""}), key=lambda bound: times_us[bound], default="")
 
 
 def gap_share(nodes: Iterable[TimedRow]) -> float:
@@ -99,10 +121,10 @@ def leading_gap(nodes: Sequence[TimedRow]) -> float | None:
     It does if it takes more than any operator type. It also does if the node times exceed the latency, which is then
     no whole that they are parts of.
     """
-    gap, of_type = gap_share(nodes), dict[str, float]()
+    gap, of_type = gap_share(nodes), defaultdict[str, float](float)
     for row in nodes:
         if row["row_kind"] != "gap":
-            of_type[row["op_type"]] = of_type.get(row["op_type"], 0.0) + row["latency_share"]
+            of_type[row["op_type"]] += row["latency_share"]
     return gap if gap < EXPECTED_GAP_SHARE[0] or gap > max(of_type.values(), default=0.0) else None
 
 

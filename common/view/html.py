@@ -39,18 +39,12 @@ def section(name: str, title: str, *content: str) -> str:
 
 
 def html_table(
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    aside: str = "",
-    nodes: Sequence[Sequence[int]] = (),
+    header: Sequence[str], rows: Iterable[Sequence[str]], aside: str = "", nodes: Sequence[Sequence[int]] = ()
 ) -> str:
-    """Return a table; columns in which every cell is a number are aligned right.
+    """Return a table with a text below; columns in which every cell is a number are aligned right.
 
-    Its box has a tab stop, so that the keys scroll it; a script that puts buttons into it takes that away.
-
-    Args:
-        aside: a text below.
-        nodes: numbers of the executed nodes that each row is about.
+    Its box has a tab stop, so that the keys scroll it; a script that puts buttons into it takes that away. ``nodes``
+    are numbers of the executed nodes that each row is about.
     """
     body = [[str(cell) for cell in row] for row in rows]
     if not body:

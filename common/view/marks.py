@@ -22,12 +22,7 @@ _PART = re.compile(r"<(use|path) ((?:xlink|d=)[^>]*)/>|<defs>.*?</defs>", re.DOT
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Numbers of executed nodes.
-
-    Attributes:
-        numbers: by the name of an executed node, or of an item of the plan, which may compute several.
-        titles: what is said of the node with each number.
-    """
+    """Numbers of executed nodes by name, also by items of a plan, which may compute several; what is said of each."""
 
     numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     titles: Mapping[int, str] = field(default_factory=dict)

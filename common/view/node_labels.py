@@ -10,29 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, TypedDict, cast
 
-from common.graphs.operators import (
-    CONTRACTIONS,
-    COPIES,
-    GELUS,
-    MOVEMENT,
-    NORMALIZATIONS,
-    POOLS,
-    QUANTIZERS,
-    REDUCTIONS,
-    SHAPE_CONSTANTS,
-    SOFTMAX,
-)
+from common.graphs import operators as kinds
+from common.graphs.operators import CONTRACTIONS
 from common.messages.names import printable
 from common.table_rows import OpMetricsRow
 from common.view.text import numbered
 
 LABEL_WIDTH = 28
 # Operator types by the work that they do, most first; one that is in none of these is between the last two.
-REDUCING = NORMALIZATIONS | REDUCTIONS | POOLS | SOFTMAX | GELUS | {"Erf"}  # Erf: the heart of a Gelu written out
-MOVING = MOVEMENT | COPIES | QUANTIZERS | SHAPE_CONSTANTS | {"Cast"}
+# Erf is the heart of a Gelu written out.
+REDUCING = kinds.NORMALIZATIONS | kinds.REDUCTIONS | kinds.POOLS | kinds.SOFTMAX | kinds.GELUS | {"Erf"}
+MOVING = kinds.MOVEMENT | kinds.COPIES | kinds.QUANTIZERS | kinds.SHAPE_CONSTANTS | {"Cast"}
 Source = tuple[str, str]  # name and operator type of a source node; the type is empty where it is unknown
 Path = tuple[str, ...]
 # What ONNX Runtime's layout passes append to a node name, and exporters to the name of an output.
@@ -111,9 +102,8 @@ def typed_sources(names: Sequence[str], op_types: Sequence[str] = ()) -> list[So
 def label_nodes(sources_of: Mapping[str, Sequence[Source]], width: int = LABEL_WIDTH) -> dict[str, str]:
     """Return a label of at most ``width`` characters for each executed node; no two nodes share one.
 
-    Args:
-        sources_of: name and operator type of the source nodes that each executed node computes, in graph order. A node
-            without any (the runtime inserted it) is labelled by its own name.
+    ``sources_of`` has the source nodes that each executed node computes, in graph order. A node without any, which the
+    runtime inserted, is labelled by its own name.
     """
     own = _own_names([name for name, sources in sources_of.items() if not sources])
     places = {name: _place(own.get(name, name), sources) for name, sources in sources_of.items()}
@@ -123,14 +113,9 @@ def label_nodes(sources_of: Mapping[str, Sequence[Source]], width: int = LABEL_W
 
 
 def source_labels(sources: Mapping[str, Sequence[str]], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:
-    """Return the labels of executed nodes.
-
-    Args:
-        sources: names of the source nodes that each computes.
-        metrics: rows of op_metrics, which have the operators.
-    """
-    kinds = {row["source_node"]: row["op_type"] for row in metrics}
-    return label_nodes({name: [(source, kinds.get(source, "")) for source in of] for name, of in sources.items()})
+    """Return the labels of executed nodes by the source nodes that each computes; op_metrics has their operators."""
+    types = {row["source_node"]: row["op_type"] for row in metrics}
+    return label_nodes({name: [(source, types.get(source, "")) for source in of] for name, of in sources.items()})
 
 
 def _own_names(names: Sequence[str]) -> dict[str, str]:
@@ -147,12 +132,7 @@ def _place(name: str, sources: Sequence[Source]) -> NodePath:
     contractions = [source for source in sources if source[1] in CONTRACTIONS]
     if len(contractions) > 1 and (common := _common([_split(*source).module for source in contractions])):
         return NodePath(common, "", is_contraction=True)
-    return _split(*_worker(sources))
-
-
-def _worker(sources: Sequence[Source]) -> Source:
-    """Return the source node that does most of the work, judged by its operator type; the first where types tie."""
-    return min(sources, key=lambda source: _rank(source[1]))
+    return _split(*min(sources, key=lambda source: _rank(source[1])))
 
 
 def _rank(op_type: str) -> int:
@@ -177,12 +157,8 @@ def _without_repeats(module: Path) -> Path:
 
 
 def _common(modules: Sequence[Path]) -> Path:
-    shared = []
-    for parts in zip(*modules, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return tuple(shared)
+    together = takewhile(lambda parts: len({*parts}) == 1, zip(*modules, strict=False))
+    return tuple(parts[0] for parts in together)
 
 
 def _without_plain_operators(places: Mapping[str, NodePath]) -> dict[str, NodePath]:

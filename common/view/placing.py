@@ -19,7 +19,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     clusters: list[list[float]] = []  # members' wanted positions
     for index in order:
         clusters.append([values[index]])
-        while len(clusters) > 1 and _start(clusters[-1], gap) < _end(clusters[-2], gap) + gap:
+        while len(clusters) > 1 and _start(clusters[-1], gap) < _start(clusters[-2], -gap) + gap:
             clusters[-2:] = [clusters[-2] + clusters[-1]]
     placed = [_start(cluster, gap) + gap * rank for cluster in clusters for rank in range(len(cluster))]
     moved = dict(zip(order, placed, strict=True))
@@ -27,45 +27,32 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 
 
 def _start(cluster: Sequence[float], gap: float) -> float:
+    """Return where a cluster begins; with a negative gap, where it ends."""
     return sum(cluster) / len(cluster) - gap * (len(cluster) - 1) / 2
 
 
-def _end(cluster: Sequence[float], gap: float) -> float:
-    return sum(cluster) / len(cluster) + gap * (len(cluster) - 1) / 2
-
-
 def place_around(
-    points: Sequence[Point],
-    radii: Sequence[float],
-    others: Sequence[Point],
-    clearance: float,
-    low: Point,
-    high: Point,
+    points: Sequence[Point], radii: Sequence[float], others: Sequence[Point], clearance: float, low: Point, high: Point
 ) -> list[Point]:
     """Return a place for the label of each point: the nearest that is clear of earlier labels and of every mark.
 
-    Args:
-        points: centres of the marks that get a label.
-        radii: of those marks.
-        others: centres of all other, smaller marks.
-        clearance: least distance between the centres of two labels; half of it between a label and a mark's rim.
-        low: lower left corner of the room that labels may use.
-        high: its upper right corner.
+    A point around which no place is clear keeps its label on itself.
 
-    Returns:
-        Centres of the labels; a point around which no place is clear keeps its label on itself.
+    Args:
+        points: centres of the marks that get a label; ``others`` are those of all other, smaller marks.
+        clearance: least distance between the centres of two labels; half of it between a label and a mark's rim.
+        low: lower left corner of the room that labels may use; ``high`` is its upper right corner.
     """
     placed: list[Point] = []
     marks = [*zip(points, radii, strict=True), *((other, min(radii, default=0.0)) for other in others)]
     for point, radius in zip(points, radii, strict=True):
-        candidates = (place for place in _around(point, radius + clearance * 0.75, clearance * 0.6))
         clear = (
-            place
-            for place in candidates
-            if low[0] <= place[0] <= high[0]
-            and low[1] <= place[1] <= high[1]
-            and all(_distance(place, other) >= clearance for other in placed)
-            and all(_distance(place, mark) >= size + clearance * 0.5 for mark, size in marks)
+            (x, y)
+            for x, y in _around(point, radius + clearance * 0.75, clearance * 0.6)
+            if low[0] <= x <= high[0]
+            and low[1] <= y <= high[1]
+            and all(hypot(x - a, y - b) >= clearance for a, b in placed)
+            and all(hypot(x - a, y - b) >= size + clearance * 0.5 for (a, b), size in marks)
         )
         placed.append(next(clear, point))
     return placed
@@ -77,7 +64,3 @@ def _around(centre: Point, first: float, step: float) -> list[Point]:
         for distance in (first + ring * step for ring in range(RINGS))
         for angle in (pi / 2 + 2 * pi * turn / DIRECTIONS for turn in range(DIRECTIONS))
     ]
-
-
-def _distance(start: Point, end: Point) -> float:
-    return hypot(start[0] - end[0], start[1] - end[1])

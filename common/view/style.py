@@ -5,8 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
+from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -15,7 +17,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter
 
-from common.view.key_nodes import KeyNode
+from common.view.groups import KeyNode
 from common.view.marks import Marks, mark_id, marked
 from common.view.placing import Point, place_around
 from common.view.text import quantity
@@ -48,6 +50,12 @@ mpl.rcParams.update(
         "hatch.linewidth": 0.6,
     }
 )
+
+
+def frame_of(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """Return rows as a table of columns; an unknown number is NaN, also where no row has one."""
+    frame = pd.DataFrame([dict(row) for row in rows])
+    return frame.astype({name: "float64" for name in frame if frame[name].isna().all()})
 
 
 def new_figure(title: str, subtitle: str = "") -> Figure:
@@ -115,28 +123,18 @@ def on_screen(axes: Axes, places: Sequence[Point]) -> list[Point]:
 def number_marks(axes: Axes, places: Mapping[int, Point], radii: Sequence[float], others: Sequence[Point]) -> None:
     """Write a number beside each mark, clear of all others, with a line to it.
 
-    Args:
-        places: places of the marks by their number, in the drawn data.
-        radii: radii of the marks, in pixels.
-        others: places in pixels that no number may cover.
+    ``places`` are in the drawn data; ``radii``, and ``others`` that no number may cover, are in pixels.
     """
     pixels = on_screen(axes, [*places.values()])
     box, per_point = axes.get_window_extent(), axes.figure.dpi / 72
     room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
     labels = place_around(pixels, radii, others, NUMBER_CLEARANCE_PX, *room)
     for (number, place), (x, y), (label_x, label_y) in zip(places.items(), pixels, labels, strict=True):
-        axes.annotate(
-            str(number),
-            place,
-            ((label_x - x) / per_point, (label_y - y) / per_point),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=8,
-            fontweight="bold",
-            zorder=NUMBER_LAYER,
-            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
-        )
+        offset = (label_x - x) / per_point, (label_y - y) / per_point
+        line = {"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0}
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
+        look |= {"textcoords": "offset points", "zorder": NUMBER_LAYER, "arrowprops": line}
+        axes.annotate(str(number), place, offset, **look)
 
 
 def legend_mark(shape: str, label: str, **look: str) -> Line2D:
@@ -166,7 +164,7 @@ def list_entries(side: Axes, title: str, labels: Sequence[str], details: Sequenc
 
 
 def mark(artist: Artist, names: Iterable[Sequence[str]]) -> None:
-    """Say which nodes, or items of the plan, each part of an artist shows, in the order in which they are drawn."""
+    """Say which nodes, or items of the plan, each part of an artist shows, in the order drawn."""
     if shown := [*names]:
         artist.set_gid(mark_id(shown))
 

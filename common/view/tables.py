@@ -16,10 +16,7 @@ Row_contra = TypeVar("Row_contra", contravariant=True)  # a column of fewer keys
 
 @dataclass(frozen=True, slots=True)
 class TableColumn(Generic[Row_contra]):
-    """A column; its cell is the text of a row. Where it is not aligned left, it is aligned right.
-
-    A page aligns its columns by what their cells hold.
-    """
+    """A column; its cell is the text of a row. It is aligned right or left, but on a page by what its cells hold."""
 
     header: str
     cell: Callable[[Row_contra], str]
@@ -52,12 +49,9 @@ class Table(Generic[Row_contra]):
         last: Iterable[Sequence[str]] = (),
         width: int = WIDTH,
     ) -> str:
-        """Return the table for a terminal.
+        """Return the table for a terminal of a width; the first cells are shortened where the table would be wider.
 
-        Args:
-            first: cells of rows above.
-            last: cells of rows below, such as sums.
-            width: columns of the terminal; the first cells are shortened where the table would be wider.
+        ``first`` and ``last`` are cells of rows above and below, such as sums.
         """
         left = [place for place, column in enumerate(self.columns) if column.is_left]
         return text_table(self.header, [*first, *self.cells(rows), *last], left=left, width=width)
@@ -70,12 +64,7 @@ class Table(Generic[Row_contra]):
         *,
         last: Iterable[Sequence[str]] = (),
     ) -> str:
-        """Return the table for a page, or nothing for no rows.
-
-        Args:
-            nodes: numbers of the executed nodes that each row is about.
-            last: cells of rows below, such as sums.
-        """
+        """Return the table for a page, or nothing for no rows; ``nodes`` are the numbers of those of each row."""
         return html_table(self.header, [*self.cells(rows), *last], aside, nodes)
 
     def markdown(self, rows: Iterable[Row_contra]) -> str:

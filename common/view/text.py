@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain, count
 
 import pandas as pd
@@ -13,18 +13,8 @@ from common.messages.names import printable, shorten
 
 WIDTH = 80
 PREFIXES = (
-    (1e15, "P"),
-    (1e12, "T"),
-    (1e9, "G"),
-    (1e6, "M"),
-    (1e3, "k"),
-    (1.0, ""),
-    (1e-3, "m"),
-    (1e-6, "µ"),
-    (1e-9, "n"),
-    (1e-12, "p"),
-    (1e-15, "f"),
-    (1e-18, "a"),
+    *((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")),
+    *((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"), (1e-15, "f"), (1e-18, "a")),
 )
 MISSING = "–"
 ROUNDING_US, ROUNDING_UJ = 1e-6, 1e-6  # a picosecond, a picojoule: less is the rounding of a difference
@@ -43,8 +33,10 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
     return f"{significant(value / scale, digits)} {prefix}{unit}".rstrip()
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """Write a number with significant digits, without an exponent; whole digits are never cut."""
+def significant(value: float | None, digits: int = 3) -> str:
+    """Write a number with significant digits, without an exponent; whole digits are never cut. An unknown is a dash."""
+    if value is None:
+        return MISSING
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded number: 9.996 is 10.0
@@ -63,6 +55,11 @@ def joules(energy_uj: float | None) -> str:
     if energy_uj is None or pd.isna(energy_uj):
         return MISSING
     return quantity(energy_uj * 1e-6 if abs(energy_uj) >= ROUNDING_UJ else 0.0, "J")
+
+
+def span(low: float | None, high: float | None, write: Callable[[float], str] = significant) -> str:
+    """Write both ends of an interval; a dash where one is unknown."""
+    return MISSING if low is None or high is None else f"{write(low)} to {write(high)}"
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
@@ -109,10 +106,7 @@ def _padded(cell: str, size: int, is_left: bool) -> str:
 
 def columns(text: str) -> int:
     """Return how many columns of a terminal a text takes: East Asian characters take two, accents none."""
-    return len(text) if text.isascii() else sum(map(_columns_of, text))
-
-
-def _columns_of(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+    if text.isascii():
+        return len(text)
+    letters = [letter for letter in text if unicodedata.category(letter) not in ("Mn", "Me")]
+    return sum(2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1 for letter in letters)

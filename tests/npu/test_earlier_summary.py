@@ -5,7 +5,7 @@ import json
 import pytest
 
 from common.messages.errors import PipelineError
-from common.npu.earlier_summary import read_baseline, since_baseline
+from common.npu.report import read_baseline, since_baseline
 
 
 def summary(execution=None, resources=None, **facts):

@@ -5,10 +5,10 @@ import os
 import pytest
 
 from common.messages.errors import PipelineError
-from common.npu.earlier_summary import read_baseline
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import read_qhas
 from common.npu.qnn_csv import read_qnn_csv
+from common.npu.report import read_baseline
 from common.npu.schematic import read_schematic
 from tests.support.profiles.npu_profiles import DATA, write_qhas
 

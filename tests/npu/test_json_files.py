@@ -6,7 +6,7 @@ import pytest
 
 from common.messages.errors import PipelineError
 from common.npu.op_trace import read_op_trace
-from common.npu.qhas import operator_rows, read_qhas
+from common.npu.qhas import read_qhas
 from common.npu.report import Session, report_of
 from tests.support.profiles.npu_profiles import DATA, device_run, qhas_content, write_csv, write_qhas
 
@@ -45,7 +45,7 @@ def test_the_operators_of_a_qhas(path):
     content = qhas_content()
     content["data"] |= OPERATORS
     path.write_text(json.dumps(content))
-    rows = operator_rows(read_qhas(path))
+    rows = read_qhas(path).operators
     assert [
         (row["npu_operator_kind"], row["npu_operator"], row["npu_cycles"], row["htp_op_count"]) for row in rows
     ] == [

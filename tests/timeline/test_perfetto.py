@@ -7,10 +7,9 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.latency.run import NodeSpan
 from common.timeline.chrome_trace import ChromeTrace, trace_json
-from common.timeline.from_tables import timeline
+from common.timeline.from_tables import ShownRun, timeline
 from common.timeline.load_tracks import load_timeline
-from common.timeline.plan_trace import plan_trace
-from common.timeline.shown_runs import ShownRun
+from common.timeline.viewer_files import plan_trace
 
 messages = pytest.importorskip(
     "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="needs the package perfetto (requirements-dev.txt)"

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from common.timeline.chrome_trace import events
-from common.timeline.plan_trace import plan_trace
+from common.timeline.viewer_files import plan_trace
 
 
 def interval(scenario, lane, activity, item, start_us, finish_us):

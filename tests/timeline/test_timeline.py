@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from common.latency.run import NodeSpan
 from common.messages.errors import PipelineError
-from common.timeline import shown_runs
+from common.timeline import from_tables
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
-from common.timeline.from_tables import counts_of, shown_rows, timeline, uncovered
-from common.timeline.shown_runs import ShownRun, choose_runs
+from common.timeline.from_tables import ShownRun, choose_runs, counts_of, shown_rows, timeline, uncovered
 
 
 def run(index, start_us, latency_us, *, is_profiled=True, is_warmup=False):
@@ -120,9 +119,9 @@ def test_too_many_runs_leave_those_whose_nodes_are_shown(monkeypatch):
     ],
 )
 def test_too_many_nodes_leave_the_median_run_and_at_last_no_bodies(monkeypatch, most, kept, names):
-    monkeypatch.setattr(shown_runs, "MOST_NODE_EVENTS", most)
+    monkeypatch.setattr(from_tables, "MOST_NODE_EVENTS", most)
     times = [("a", 1, 7), ("i", 2, 5), ("b", 7, 9)]
-    few = shown_runs.limited_node_events([ShownRun(0, "first", spans(*times)), ShownRun(3, "median", spans(*times))])
+    few = from_tables.limited_node_events([ShownRun(0, "first", spans(*times)), ShownRun(3, "median", spans(*times))])
     assert [run.run_index for run in few] == kept
     assert [span.executed_node for run in few for span in run.spans] == names
 
@@ -230,17 +229,17 @@ def test_what_json_has_no_number_for_is_refused():
 def test_the_largest_timeline_is_below_20_mb():
     """Everything at its limit, with names as long as exporters write them."""
     name = "/model/encoder/layers.{}/self_attention/q_proj/MatMul_output_0_nchwc".format
-    node_count = shown_runs.MOST_NODE_EVENTS // 3
+    node_count = from_tables.MOST_NODE_EVENTS // 3
     facts = {"provider": "CPUExecutionProvider", "op_type": "FusedMatMul", "macs": 118_013_952, "bytes": 3_852_032}
     facts |= {"node_latency_us": 17.123456789, "latency_share": 0.0123456789, "energy_uj": 1234.56789, "flops": 10**9}
     nodes = [{"executed_node": name(i), "source_nodes": [name(i)] * 3, **facts} for i in range(node_count)]
     tables = {
-        "run_latency": [run(i, 1e4 * i + 0.123, 9_000.5) for i in range(shown_runs.MOST_RUNS)],
+        "run_latency": [run(i, 1e4 * i + 0.123, 9_000.5) for i in range(from_tables.MOST_RUNS)],
         "op_roofline": nodes,
-        "os_events": [disturbance(2e4 * i + 0.123, 3.25) for i in range(shown_runs.MOST_DISTURBANCES)],
+        "os_events": [disturbance(2e4 * i + 0.123, 3.25) for i in range(from_tables.MOST_DISTURBANCES)],
         "power_samples": [
             {"sensor_domain": "package-0", "time_us": 1e4 * i + 0.123, "measured_power_w": 65.123456789}
-            for i in range(shown_runs.MOST_SAMPLES)
+            for i in range(from_tables.MOST_SAMPLES)
         ],
     }
     shown = [

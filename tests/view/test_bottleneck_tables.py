@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from common.view.trace.bottleneck_tables import bottleneck_report
-from common.view.trace.mend_tables import mend_report
+from common.view.trace.bottleneck_tables import bottleneck_report, mend_report
 
 BUSY = "the host was busy"
 

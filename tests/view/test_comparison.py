@@ -131,7 +131,7 @@ def test_there_is_no_picture_without_an_interval():
      ("request_energy_j", 0.002, "2.00 mJ"), ("million_requests_usd", 0.00225, "0.00225 USD")],
 )  # fmt: skip
 def test_a_value_has_the_unit_of_its_figure(figure, value, text):
-    assert value_text(figure, value) == text
+    assert value_text({"compared_figure": figure}, value) == text
 
 
 def test_stacks_have_both_times_and_their_sums():

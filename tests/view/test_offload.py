@@ -12,12 +12,12 @@ from matplotlib.text import Text
 from common.artifacts.frames import records
 from common.messages.errors import UpstreamError
 from common.precision.judgement.measures import limits
-from common.view.plan.answer.cases import Terms, interval, probability, said_of, value_text
+from common.view.plan.answer.cases import HARDWARE, Terms, interval, probability, said_of, value_text
 from common.view.plan.answer.headline import headline
-from common.view.plan.answer.launches import HARDWARE
 from common.view.plan.answer.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.fpga_text import (
     ENGINES,
+    FRONT,
     TIMES,
     amdahl_table,
     break_even,
@@ -26,12 +26,11 @@ from common.view.plan.fpga_text import (
     operators,
     verdict_lines,
 )
-from common.view.plan.front_text import FRONT
+from common.view.plan.pictures.formats_plot import draw_what_if
 from common.view.plan.pictures.front_plot import draw_front
 from common.view.plan.pictures.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.plan.pictures.resource_plot import draw_resources
 from common.view.plan.pictures.timeline_plot import draw_timeline, join, lane_order
-from common.view.plan.pictures.what_if_plot import draw_what_if
 from common.view.plan.replicas_text import replica_headline, replica_report
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.plan.what_if_text import what_if_report
@@ -100,7 +99,7 @@ def test_each_bar_is_compared_with_the_host_in_its_own_case(gains, objective):
 @pytest.mark.parametrize("term", ["kernel_speedup", "host_total"])
 def test_a_lost_term_is_named(gains, term):
     with pytest.raises(UpstreamError, match=rf"speedup\.csv: corrupt \(no row latency {term}\); rerun <speedup>"):
-        draw_offload(records(gains[(gains["objective"] != "latency") | (gains["term"] != term)]), None)
+        draw_offload(records(gains[(gains["objective"] != "latency") | (gains["term"] != term)]))
 
 
 def test_the_title_is_the_answer_and_each_panel_has_its_verdict(gains, kernels):

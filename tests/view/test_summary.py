@@ -19,7 +19,7 @@ from common.view.profile.latency_plot import draw_latency
 from common.view.profile.latency_text import steady_text
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
-from common.view.report.warnings_text import warnings
+from common.view.report.warnings_text import sorted_warnings
 from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
 from tests.support.tables.energy import latency_summary
@@ -27,6 +27,10 @@ from tests.support.tables.offload import uncertainty, verdicts
 from tests.support.tables.view import BANDWIDTH, PEAK, all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
+
+
+def warnings(found):
+    return [line for lines in sorted_warnings(found).values() for line in lines]
 
 
 @pytest.fixture(scope="module")

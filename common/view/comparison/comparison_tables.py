@@ -30,14 +30,8 @@ SPOKEN = {  # figures whose names say too little, or too much, without their uni
     "instructions_per_cycle": "IPC",
 }
 UNITS = (
-    ("requests_per_s", "/s", 1.0),
-    ("flop_per_s", "FLOP/s", 1.0),
-    ("op_per_s", "OP/s", 1.0),
-    ("bytes_per_s", "B/s", 1.0),
-    ("_bytes", "B", 1.0),
-    ("_uj", "J", 1e-6),
-    ("_j", "J", 1.0),
-    ("_w", "W", 1.0),
+    *(("requests_per_s", "/s", 1.0), ("flop_per_s", "FLOP/s", 1.0), ("op_per_s", "OP/s", 1.0)),
+    *(("bytes_per_s", "B/s", 1.0), ("_bytes", "B", 1.0), ("_uj", "J", 1e-6), ("_j", "J", 1.0), ("_w", "W", 1.0)),
 )
 
 
@@ -107,7 +101,9 @@ def interval_text(row: DifferenceRow) -> str:
     return MISSING if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f} %"
 
 
-def value_text(figure: str, value: float | None) -> str:
+def value_text(row: FigureRow, value: float | None) -> str:
+    """Write a value of the figure of a row."""
+    figure = row["compared_figure"]
     if figure.endswith("_us"):
         return duration(value)
     for suffix, unit, scale in UNITS:
@@ -122,12 +118,6 @@ def figure_text(row: FigureRow) -> str:
     unit = next((suffix for suffix in ("_us", *(suffix for suffix, _, _ in UNITS)) if figure.endswith(suffix)), "")
     name = SPOKEN.get(figure, figure.removesuffix(unit).replace("_", " "))
     return f"{row['compared_subject']} {name}".strip()
-
-
-def needed_runs_line(rows: Sequence[ComparisonRow]) -> str:
-    """Return how many runs would decide each undecided figure, as far as that is known; else an empty text."""
-    needed = [f"{figure_text(row)} {row['runs_needed_count']:,}" for row in rows if row["runs_needed_count"]]
-    return f"runs that would decide: {', '.join(needed)}" if needed else ""
 
 
 def _verdict_text(row: ComparisonRow) -> str:
@@ -154,12 +144,8 @@ NOISE_FLOOR: TableColumn[DifferenceRow] = TableColumn("noise floor", lambda row:
 OF_LATENCY: TableColumn[DifferenceRow] = TableColumn("of latency", lambda row: percent(row["latency_change_share"]))
 VERDICT: TableColumn[DifferenceRow] = TableColumn("verdict", lambda row: row["comparison_verdict"], is_left=True)
 REASON: TableColumn[DifferenceRow] = TableColumn("reason", lambda row: row["verdict_reason"])
-BEFORE: TableColumn[ComparisonRow] = TableColumn(
-    "before", lambda row: value_text(row["compared_figure"], row["baseline_value"])
-)
-AFTER: TableColumn[ComparisonRow] = TableColumn(
-    "after", lambda row: value_text(row["compared_figure"], row["candidate_value"])
-)
+BEFORE: TableColumn[ComparisonRow] = TableColumn("before", lambda row: value_text(row, row["baseline_value"]))
+AFTER: TableColumn[ComparisonRow] = TableColumn("after", lambda row: value_text(row, row["candidate_value"]))
 VERDICT_WITH_RUNS: TableColumn[ComparisonRow] = TableColumn("verdict", _verdict_text, is_left=True)
 FIGURES: Table[ComparisonRow] = Table(FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, VERDICT)
 FIGURES_WITH_FLOOR: Table[ComparisonRow] = Table(
@@ -176,18 +162,17 @@ def comparison_report(
 ) -> str:
     """Return the comparison of one folder for the terminal.
 
-    Args:
-        conditions: doubts, and what differs besides the figures.
-        labels: labels of the executed nodes of the baseline.
+    ``conditions`` are doubts, and what differs besides the figures; ``labels`` those of executed nodes of the baseline.
     """
     head = f"{verdict_line(rows)} (baseline: {baseline})"
     lines = [printable(head), *map(printable, conditions), ""]
     if figures := whole(rows):
-        lines += [*filter(None, (FIGURES.text(figures), needed_runs_line(figures))), ""]
+        needed = [f"{figure_text(row)} {row['runs_needed_count']:,}" for row in figures if row["runs_needed_count"]]
+        decide = [f"runs that would decide: {', '.join(needed)}"] if needed else []
+        lines += [FIGURES.text(figures), *decide, ""]
     if changed := changed_nodes(rows):
-        nodes: Table[ComparisonRow] = Table(
-            node_column("changed nodes", labels), BEFORE, AFTER, CHANGE, OF_LATENCY, VERDICT
-        )
+        node = node_column("changed nodes", labels)
+        nodes: Table[ComparisonRow] = Table(node, BEFORE, AFTER, CHANGE, OF_LATENCY, VERDICT)
         lines += [nodes.text(changed[:MOST_NODES]), ""]
     lines.append(node_count_line(rows))
     return "\n".join(lines)
@@ -199,15 +184,13 @@ def comparison_markdown(
     """Return the comparison of one folder as Markdown; the arguments are those of :func:`comparison_report`."""
     lines = [f"## {rows[0]['compared_folder'] if rows else 'Comparison'} against {escaped(baseline)}", ""]
     if conditions:
-        lines += ["**Read this first:**", ""]
-        lines += [*(f"- {escaped(text)}" for text in conditions), ""]
+        lines += ["**Read this first:**", "", *(f"- {escaped(text)}" for text in conditions), ""]
     lines += [f"**{escaped(verdict_line(rows))}**", ""]
     if figures := whole(rows):
         lines += [FIGURES_WITH_FLOOR.markdown(figures), ""]
     if changed := changed_nodes(rows):
-        nodes: Table[ComparisonRow] = Table(
-            node_column("changed nodes", labels), BEFORE, AFTER, CHANGE, INTERVAL, OF_LATENCY, VERDICT
-        )
+        node = node_column("changed nodes", labels)
+        nodes: Table[ComparisonRow] = Table(node, BEFORE, AFTER, CHANGE, INTERVAL, OF_LATENCY, VERDICT)
         lines += [nodes.markdown(changed[: 2 * MOST_NODES]), ""]
     lines += [*(f"Undecided: {escaped(reason)}." for reason in undecided_reasons(figures)), node_count_line(rows) + "."]
     return "\n".join(lines) + "\n"
@@ -216,12 +199,7 @@ def comparison_markdown(
 def comparison_page(
     parts: Sequence[tuple[Sequence[ComparisonRow], Sequence[str]]], labels: Mapping[str, str], baseline: str
 ) -> str:
-    """Return the page.
-
-    Args:
-        parts: rows of comparison of each folder, with doubts and what differs besides the figures.
-        labels: labels of the executed nodes of the baseline.
-    """
+    """Return the page; ``parts`` are the rows and the conditions of each folder, as of :func:`comparison_report`."""
     nodes: Table[ComparisonRow] = Table(node_column("node", labels), *DETAILS)
     body = [f"<h1>Compared with {escape(printable(baseline))}</h1>"]
     for number, (rows, conditions) in enumerate(parts):

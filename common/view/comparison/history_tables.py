@@ -36,10 +36,9 @@ def history_report(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTren
     lines.append(TRENDS.text(whole(trends)))
     if moved := changed_nodes(trends):
         lines += ["", MOVED.text(moved[:MOST_NODES])]
-    changed = changed_levels(values)
-    if changed:
-        lines += ["", CHANGES.text(changed[:MOST_NODES])]
-    return "\n".join([*lines, "", changes_line(values), *map(printable, causes(changed[:MOST_NODES]))])
+    if changed := changed_levels(values)[:MOST_NODES]:
+        lines += ["", CHANGES.text(changed)]
+    return "\n".join([*lines, "", changes_line(values), *map(printable, causes(changed))])
 
 
 def history_markdown(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
@@ -49,10 +48,9 @@ def history_markdown(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTr
     lines.append(TRENDS.markdown(whole(trends)))
     if moved := changed_nodes(trends):
         lines += ["", MOVED.markdown(moved[: 2 * MOST_NODES])]
-    changed = changed_levels(values)
-    if changed:
-        lines += ["", CHANGES.markdown(changed[: 2 * MOST_NODES])]
-    lines += ["", f"{changes_line(values)}.", "", *(f"- {escaped(text)}" for text in causes(changed[: 2 * MOST_NODES]))]
+    if changed := changed_levels(values)[: 2 * MOST_NODES]:
+        lines += ["", CHANGES.markdown(changed)]
+    lines += ["", f"{changes_line(values)}.", "", *(f"- {escaped(text)}" for text in causes(changed))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -120,8 +118,7 @@ def commits_text(row: RunHistoryRow) -> str:
 
 def _level_before(row: RunHistoryRow) -> str:
     level, share = row["level_value"], row["level_change_share"]
-    before = None if share is None or level is None else level / (1 + share)
-    return value_text(row["compared_figure"], before)
+    return value_text(row, None if share is None or level is None else level / (1 + share))
 
 
 def _level_change(row: RunHistoryRow) -> str:
@@ -131,8 +128,8 @@ def _level_change(row: RunHistoryRow) -> str:
 
 TRENDS: Table[HistoryTrendsRow] = Table(
     FIGURE,
-    TableColumn("level before", lambda row: value_text(row["compared_figure"], row["level_value"])),
-    TableColumn("last record", lambda row: value_text(row["compared_figure"], row["figure_value"])),
+    TableColumn("level before", lambda row: value_text(row, row["level_value"])),
+    TableColumn("last record", lambda row: value_text(row, row["figure_value"])),
     CHANGE,
     INTERVAL,
     TableColumn("records", lambda row: str(row["level_run_count"])),
@@ -142,7 +139,7 @@ MOVED: Table[HistoryTrendsRow] = Table(FIGURE.called("nodes that moved"), *TREND
 CHANGES: Table[RunHistoryRow] = Table(
     FIGURE.called("changed level"),
     TableColumn("before", _level_before),
-    TableColumn("after", lambda row: value_text(row["compared_figure"], row["level_value"])),
+    TableColumn("after", lambda row: value_text(row, row["level_value"])),
     TableColumn("change", _level_change),
     TableColumn("first record", lambda row: str(row["history_run"])),
     TableColumn("commits", commits_text, is_left=True),
@@ -159,6 +156,7 @@ RECORDS: Table[RunHistoryRow] = Table(
 def history_page(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
     """Return the page; the arguments are those of :func:`common.view.comparison.history_tables.history_report`."""
     nodes = [row for row in trends if row["compared_kind"] == "node"]
+    by_number = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
     body = [
         f"<h1>History in {escape(printable(name))}</h1>",
         f"<p><strong>{escape(printable(history_line(values, trends)))}</strong></p>",
@@ -166,7 +164,7 @@ def history_page(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrends
         section("changes", "Changed levels", _changes(values)),
         section("moved", "Nodes that left their level", TRENDS_WITH_REASONS.html(changed_nodes(trends))),
         section("nodes", "All nodes", TRENDS_WITH_REASONS.html(nodes)),
-        section("records", "Records", _records(values)),
+        section("records", "Records", RECORDS.html(by_number[number] for number in sorted(by_number))),
     ]
     return page("History", body)
 
@@ -186,8 +184,3 @@ def _changes(values: Sequence[RunHistoryRow]) -> str:
     if not changed:
         return f"<p>{line}</p>"
     return CHANGES.html(changed, line) + bullet_list(map(printable, causes(changed)))
-
-
-def _records(values: Sequence[RunHistoryRow]) -> str:
-    by_number = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
-    return RECORDS.html([by_number[number] for number in sorted(by_number)])

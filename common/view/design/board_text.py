@@ -43,20 +43,15 @@ def board_report(
     """Return the front as text, from the fastest to the smallest, and the fastest design in simulation."""
     of = f"{engines[0]['board']} in {engines[0]['precision']}"
     head = f"{of}: {fitting_count:,} of {tried_count:,} arrays fit, {len(engines):,} are on the front"
-    parts = [head, ENGINES.text(spread_over(engines, MOST_ROWS))]
+    shown, last = engines, len(engines) - 1
+    if len(engines) > MOST_ROWS:  # the first, the last, and others evenly between them
+        shown = [engines[round(index * last / (MOST_ROWS - 1))] for index in range(MOST_ROWS)]
+    parts = [head, ENGINES.text(shown)]
     if engines[0]["kernel_latency_likely_us"] is not None:
         least, most = engines[0]["kernel_latency_optimistic_us"], engines[0]["kernel_latency_pessimistic_us"]
-        parts.append(
-            f"the first as a kernel: {_seconds(least)} to {_seconds(most)}, with stalls, calls and short bursts"
-        )
+        ends = f"{_seconds(least)} to {_seconds(most)}"
+        parts.append(f"the first as a kernel: {ends}, with stalls, calls and short bursts")
     return "\n\n".join([*parts, *([_simulated(simulated)] if simulated else [])])
-
-
-def spread_over(rows: Sequence[DesignEnginesRow], most: int) -> list[DesignEnginesRow]:
-    """Return at most so many rows, with the first and the last, evenly over the others."""
-    if len(rows) <= most:
-        return list(rows)
-    return [rows[round(index * (len(rows) - 1) / (most - 1))] for index in range(most)]
 
 
 def _simulated(rows: Sequence[DesignSimulationRow]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -33,10 +32,12 @@ def draw_design_energy(points: pd.DataFrame, groups: pd.DataFrame) -> Figure | N
     designs = designs.loc[:, designs.sum() > 0]
     colours = dict(zip(designs.columns, COLOURS, strict=False))
     figure = new_figure(_title(best[0], designs.iloc[0]), _subtitle(best, there, names))
-    grid = GridSpec(1, 2, figure, left=0.15, right=0.94, bottom=0.1, top=0.78, wspace=0.85)
     if len(best) > 1:
-        _draw_bars(figure.add_subplot(grid[0]), designs, colours, "by design, the least product first")
-    axes = figure.add_subplot(grid[1]) if len(best) > 1 else figure.add_axes((0.26, 0.1, 0.66, 0.68))
+        room = {"left": 0.15, "right": 0.94, "bottom": 0.1, "top": 0.78, "wspace": 0.85}
+        left, axes = figure.subplots(1, 2, gridspec_kw=room)
+        _draw_bars(left, designs, colours, "by design, the least product first")
+    else:
+        axes = figure.add_axes((0.26, 0.1, 0.66, 0.68))
     costliest = _costliest(own[best[0]["design"]][list(designs.columns)])
     _draw_bars(axes, costliest, colours, "by group of the best design (last layer)")
     handles = [Patch(color=colour, label=part) for part, colour in colours.items()]
@@ -83,10 +84,8 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, str], title
         width = joules[part].to_numpy()
         axes.barh(left.index, width, left=left, color=colours[str(part)], edgecolor="white", linewidth=0.5)
         left += width
-    for place, end in left.items():
-        axes.annotate(
-            quantity(end, "J"), (end, float(str(place))), (4, 0), textcoords="offset points", va="center", fontsize=8
-        )
+    for place, end in enumerate(left):
+        axes.annotate(quantity(end, "J"), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(left.index, list(rows.index))
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: quantity(value, "J"))

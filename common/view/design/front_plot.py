@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 
 from common.view.design.text_tables import PICO, DesignNames, design_names
@@ -40,25 +39,31 @@ def draw_design_front(points: pd.DataFrame) -> Figure | None:
     names = design_names(there)
     figure = new_figure(_title(there), _subtitle(points, there, names))
     widths = (4, 4, 3.4) if has_areas else (8, 3.4)
-    grid = GridSpec(
-        1, len(widths), figure, width_ratios=widths, left=0.07, right=0.985, bottom=0.1, top=0.83, wspace=0.27
-    )
-    costs = figure.add_subplot(grid[0])
-    _draw(
-        costs, there, ("modelled_cycles", "cycles of one inference", ""), ("energy_j", "energy of one inference", "J")
-    )
-    _draw_product(costs, float(there["edp_pj_cycles"].min()))
-    if has_areas:
-        areas = figure.add_subplot(grid[1])
+    room = {"left": 0.07, "right": 0.985, "bottom": 0.1, "top": 0.83, "wspace": 0.27}
+    costs, *areas, side = figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw=room)
+    energy = ("energy_j", "energy of one inference", "J")
+    _draw(costs, there, ("modelled_cycles", "cycles of one inference", ""), energy)
+    left, right = costs.get_xlim()
+    cycles = np.geomspace(left, right, 2)
+    same = float(there["edp_pj_cycles"].min()) * PICO / cycles
+    costs.plot(cycles, same, color=ORANGE, linestyle="--", linewidth=1.2, zorder=0)
+    if areas:
         product = ("edp_pj_cycles", "energy-delay product (pJ·cycles)", None)
-        _draw(areas, there, ("chip_mm2", "area of the array and memories (mm²)", None), product)
-        _draw_best_within(areas, there)
-    side = figure.add_subplot(grid[-1])
+        _draw(areas[0], there, ("chip_mm2", "area of the array and memories (mm²)", None), product)
+        ordered = there.sort_values("chip_mm2")
+        least = ordered["edp_pj_cycles"].cummin()
+        areas[0].step(ordered["chip_mm2"], least, where="post", color=ORANGE, linewidth=1.2, zorder=0)
     side.set_axis_off()
     side.set(xlim=(0, 1), ylim=(LIST_ROWS, 0))
     front = there[there["is_pareto"]].head(MOST_LISTED).to_dict("records")
     list_entries(side, "No design beats these", [names.of[row["design"]] for row in front], list(map(_figures, front)))
-    handles = _handles(has_areas=has_areas)
+    within = [Line2D([], [], color=ORANGE, label="best within the area")] if has_areas else []
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", linestyle="none", label="on the front"),
+        Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"),
+        Line2D([], [], color=ORANGE, linestyle="--", label="same product as the best design"),
+        *within,
+    ]
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.9))
     return figure
 
@@ -73,15 +78,15 @@ def _draw(axes: Axes, there: pd.DataFrame, x: tuple[str, str, str | None], y: tu
     axes.set(xscale="log", yscale="log", xlabel=x[1], ylabel=y[1])
     axes.set(xlim=_around(rows[x[0]]), ylim=_around(rows[y[0]]))
     for axis, unit in ((axes.xaxis, x[2]), (axes.yaxis, y[2])):
-        label_log(axis, "{:g}".format if unit is None else _in(unit))
+        label_log(axis, "{:g}".format if unit is None else partial(_in, unit))
     axes.tick_params(which="both", labelsize=8)
     axes.grid(visible=True, which="major")
     _number(axes, front[[x[0], y[0]]].to_numpy(float), beaten[[x[0], y[0]]].to_numpy(float))
 
 
-def _in(unit: str) -> Callable[[float], str]:
-    """Return how values of an axis are written: ``3 M``, ``1.8 mJ``."""
-    return lambda value: quantity(value, unit, 2).replace(".0 ", " ")
+def _in(unit: str, value: float) -> str:
+    """Write a value of an axis: ``3 M``, ``1.8 mJ``."""
+    return quantity(value, unit, 2).replace(".0 ", " ")
 
 
 def _around(values: pd.Series) -> tuple[float, float]:
@@ -93,17 +98,6 @@ def _number(axes: Axes, front: np.ndarray, beaten: np.ndarray) -> None:
     listed = {number: (x, y) for number, (x, y) in enumerate(front[:MOST_LISTED], start=1)}
     others = on_screen(axes, [(x, y) for x, y in (*front[MOST_LISTED:], *beaten)])
     number_marks(axes, listed, [MARK_POINTS / 2 * axes.figure.dpi / 72] * len(listed), others)
-
-
-def _draw_product(axes: Axes, edp_pj_cycles: float) -> None:
-    cycles = np.geomspace(*axes.get_xlim(), 2)
-    axes.plot(cycles, edp_pj_cycles * PICO / cycles, color=ORANGE, linestyle="--", linewidth=1.2, zorder=0)
-
-
-def _draw_best_within(axes: Axes, there: pd.DataFrame) -> None:
-    ordered = there.sort_values("chip_mm2")
-    least = ordered["edp_pj_cycles"].cummin()
-    axes.step(ordered["chip_mm2"], least, where="post", color=ORANGE, linewidth=1.2, zorder=0)
 
 
 def _title(there: pd.DataFrame) -> str:
@@ -126,13 +120,3 @@ def _figures(row: dict[Any, Any]) -> str:
     energy, cycles = quantity(row["modelled_energy_pj"] * PICO, "J"), quantity(row["modelled_cycles"], "")
     area = "" if pd.isna(row["chip_mm2"]) else f", {significant(row['chip_mm2'])} mm²"
     return f"{row['edp_pj_cycles']:.2e}: {energy}, {cycles}{area}"
-
-
-def _handles(*, has_areas: bool) -> Sequence[Line2D]:
-    within = [Line2D([], [], color=ORANGE, label="best within the area")] if has_areas else []
-    return [
-        Line2D([], [], color=BLUE, marker="o", linestyle="none", label="on the front"),
-        Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"),
-        Line2D([], [], color=ORANGE, linestyle="--", label="same product as the best design"),
-        *within,
-    ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,14 +17,8 @@ from common.view.style import BLUE, GREY, PALE, VERMILLION, new_figure
 from common.view.text import MISSING, percent, quantity
 
 MEANINGS = {
-    "N": "images",
-    "G": "groups of channels",
-    "K": "output channels",
-    "C": "input channels",
-    "P": "output rows",
-    "Q": "output columns",
-    "R": "rows of the window",
-    "S": "columns of the window",
+    **{"N": "images", "G": "groups of channels", "K": "output channels", "C": "input channels"},
+    **{"P": "output rows", "Q": "output columns", "R": "rows of the window", "S": "columns of the window"},
 }
 OPERANDS = {"W": "weight", "I": "input", "O": "output"}
 HEADS = (*OPERANDS.values(), "energy")
@@ -44,24 +39,12 @@ class Loops:
     copies: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """The drawing: its axes, how far a loop is indented, and the size of its font."""
+class Sheet(NamedTuple):
+    """The drawing: its axes, how far a loop is indented, and what writes a text into a line."""
 
     axes: Axes
     indent: float
-    points: float
-
-    @classmethod
-    def of(cls, axes: Axes, levels: list[Loops]) -> Sheet:
-        loops = sum(len(level.steps) + len(level.copies) for level in levels)
-        count = max(LINES, 3.0 + 1.4 * len(levels) + loops)
-        axes.set(xlim=(0, 1), ylim=(count, 0))
-        indent = min(INDENT, WIDEST_INDENTS / (loops + 1))
-        return cls(axes, indent, min(FONT_POINTS, OF_LINE * HEIGHT_POINTS / count))
-
-    def write(self, x: float, line: float, text: str, **look: Any) -> None:
-        self.axes.text(x, line, text, va="center", fontsize=look.pop("fontsize", self.points), **look)
+    write: Callable[..., object]
 
 
 def draw_design_nest(points: pd.DataFrame, mappings: pd.DataFrame) -> Figure | None:
@@ -76,8 +59,14 @@ def draw_design_nest(points: pd.DataFrame, mappings: pd.DataFrame) -> Figure | N
     axes = figure.add_axes((0.02, 0.03, 0.96, 0.84))
     axes.set_axis_off()
     levels = list(nest(row))
-    sheet = Sheet.of(axes, levels)
-    _draw_heads(axes)
+    loops = sum(len(level.steps) + len(level.copies) for level in levels)
+    lines = max(LINES, 3.0 + 1.4 * len(levels) + loops)
+    axes.set(xlim=(0, 1), ylim=(lines, 0))
+    write = partial(axes.text, va="center", fontsize=min(FONT_POINTS, OF_LINE * HEIGHT_POINTS / lines))
+    sheet = Sheet(axes, min(INDENT, WIDEST_INDENTS / (loops + 1)), write)
+    axes.text((PLACES[0] + PLACES[2]) / 2 - 0.03, 0.0, "words read and written in one run", ha="center", color=GREY)
+    for place, head in zip(PLACES, HEADS, strict=True):
+        axes.text(place, 1.0, head, ha="right", va="center", fontweight="bold")
     line, depth = 1.6, 0
     for level in levels:
         line, depth = _draw_level(sheet, level, row, line, depth)
@@ -94,12 +83,6 @@ def nest(row: Mapping[Any, Any]) -> Iterator[Loops]:
         steps = tuple((word[0], int(word[1:])) for word in words if not word.endswith("X") and word[1:] != "1")
         copies = tuple((word[0], int(word[1:-1])) for word in words if word.endswith("X"))
         yield Loops(memory, holds, steps, copies)
-
-
-def _draw_heads(axes: Axes) -> None:
-    axes.text((PLACES[0] + PLACES[2]) / 2 - 0.03, 0.0, "words read and written in one run", ha="center", color=GREY)
-    for place, head in zip(PLACES, HEADS, strict=True):
-        axes.text(place, 1.0, head, ha="right", va="center", fontweight="bold")
 
 
 def _draw_level(sheet: Sheet, level: Loops, row: Mapping[Any, Any], line: float, depth: int) -> tuple[float, int]:

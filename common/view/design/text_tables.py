@@ -1,9 +1,10 @@
-"""Evaluated accelerators as text: the best one and its bounds, the others, and the best one's mappings or groups."""
+"""Evaluated accelerators as text and in the report: the best one and its bounds, the others, its mappings or groups."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from common.table_rows import (
     DesignBudgetsRow,
@@ -12,16 +13,18 @@ from common.table_rows import (
     DesignMappingsRow,
     DesignPointsRow,
     DesignSummaryDocument,
+    Tables,
 )
-from common.view.tables import Table, TableColumn
+from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, percent, quantity, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+Row = TypeVar("Row")
 KIB, PICO = 1024, 1e-12
-MOST_ROWS = 12
+MOST_ROWS, MOST_IN_PAGE = 12, 60
 MOST_POINTS = 32  # of a larger sweep, only the front is shown
 
 
@@ -48,9 +51,8 @@ class DesignNames(NamedTuple):
 
 def design_names(points: pd.DataFrame) -> DesignNames:
     """Return ``128, 64, 32x32`` for ``gemmini scratchpad_kib=128 accumulator_kib=64 array=32x32``."""
-    names = {
-        name: short_name(name, hardware) for name, hardware in zip(points["design"], points["hardware"], strict=True)
-    }
+    designs = zip(points["design"], points["hardware"], strict=True)
+    names = {name: short_name(name, hardware) for name, hardware in designs}
     sizes = {design: dict(word.partition("=")[::2] for word in name.split()) for design, name in names.items()}
     keys = {tuple(sized) for sized in sizes.values()}
     if len(keys) != 1 or len(only := keys.pop()) < 2:
@@ -78,7 +80,7 @@ def _kib(row: DesignGroupsRow) -> str:
 
 POINTS: Table[DesignPointsRow] = Table(
     TableColumn("design", lambda row: short_name(row["design"], row["hardware"])),
-    TableColumn("mm²", lambda row: MISSING if (area := row["chip_mm2"]) is None else significant(area)),
+    TableColumn("mm²", lambda row: significant(row["chip_mm2"])),
     TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
     TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
     TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"], 3)),
@@ -131,17 +133,15 @@ def design_report(
     mappings: Sequence[DesignMappingsRow],
     groups: Sequence[DesignGroupsRow],
 ) -> str:
-    """Return the best design with its bound, then the tables.
-
-    Args:
-        compared: every search.
-        budgets: the best design within each area.
-    """
+    """Return the best design with its bound, then the tables; ``budgets`` are the best design within each area."""
     parts = [verdict_lines(best)]
     if len({point["design"] for point in points}) > 1:
         parts.append(_points_table(points))
-    if len({row["algorithm"] for row in compared}) > 1:
-        parts.append(_comparison_table(compared))
+    if len({row["algorithm"] for row in compared}) > 1:  # the designs are named where there are several
+        designs = dict.fromkeys(row["design"] for row in compared)
+        for design in designs:
+            searches = SEARCHES.text(row for row in compared if row["design"] == design)
+            parts.append(f"{design}\n{searches}" if len(designs) > 1 else searches)
     if 0 < len(budgets) < len({point["design"] for point in points if not point["problem"]}):
         parts.append(BUDGETS.text(budgets))
     groups_of_best = [row for row in groups if row["design"] == best["design"]]
@@ -205,22 +205,11 @@ def _points_table(points: Sequence[DesignPointsRow]) -> str:
     lines = [POINTS.text(shown)]
     if len(shown) < len(fitting):
         lines.append(f"the front of {len(fitting)} designs")
-    misfits = [
-        f"{short_name(point['design'], point['hardware'])}: {point['problem']}" for point in points if point["problem"]
-    ]
-    if misfits:
+    if misfits := [point for point in points if point["problem"]]:
         lines.append(f"nothing fits in {len(misfits)} of {len(points)} designs:")
-        lines += [*misfits[:MOST_ROWS], *(["…"] if len(misfits) > MOST_ROWS else [])]
+        lines += [f"{short_name(row['design'], row['hardware'])}: {row['problem']}" for row in misfits[:MOST_ROWS]]
+        lines += ["…"] if len(misfits) > MOST_ROWS else []
     return "\n".join(lines)
-
-
-def _comparison_table(rows: Sequence[DesignComparisonRow]) -> str:
-    """Return every search of every design, the designs named where there are several."""
-    designs = dict.fromkeys(row["design"] for row in rows)
-    return "\n\n".join(
-        (f"{design}\n" if len(designs) > 1 else "") + SEARCHES.text(row for row in rows if row["design"] == design)
-        for design in designs
-    )
 
 
 def _mappings_table(rows: Sequence[DesignMappingsRow]) -> str:
@@ -249,3 +238,75 @@ def _mappings_table(rows: Sequence[DesignMappingsRow]) -> str:
     more = f"\n… and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
     nest = f"the first, from DRAM to the registers (X is in space):\n{costliest[0]['mapping']}"
     return f"{columns.text(costliest)}{more}\n\n{nest}"
+
+
+def _area(point: DesignPointsRow) -> str:
+    """Return the area; a design in which nothing fits has none."""
+    area = None if point["edp_pj_cycles"] is None else point["chip_mm2"]
+    return MISSING if area is None else f"{significant(area)} mm²"
+
+
+POINTS_OF_PAGE: Table[DesignPointsRow] = Table(
+    TableColumn("design", lambda row: row["design"]),
+    TableColumn("search", lambda row: row["search_engine"]),
+    TableColumn("area", _area),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
+    TableColumn("physical floor", lambda row: product(row["bound_edp_pj_cycles"])),
+    TableColumn("over floor", lambda row: percent(row["gap_share"])),
+    TableColumn("front", lambda row: "yes" if row["is_pareto"] else ""),
+    TableColumn("problem", lambda row: row["problem"]),
+)
+SEARCHES_OF_PAGE: Table[DesignComparisonRow] = Table(
+    TableColumn("design", lambda row: row["design"]),
+    TableColumn("algorithm", lambda row: row["algorithm"]),
+    TableColumn("seed", lambda row: str(row["seed"])),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
+    TableColumn("evaluations", lambda row: MISSING if (count := row["evaluation_count"]) is None else f"{count:,}"),
+    TableColumn("time", lambda row: f"{significant(row['search_s'])} s"),
+    TableColumn("gap", lambda row: percent(row["space_gap_share"])),
+    TableColumn("over floor", lambda row: percent(row["gap_share"])),
+    TableColumn("complete", lambda row: "yes" if row["is_complete"] else "stopped"),
+)
+MAPPINGS_OF_PAGE: Table[DesignMappingsRow] = Table(
+    TableColumn("contraction", contraction_name),
+    TableColumn("runs", lambda row: str(row["execution_count"])),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("array", lambda row: percent(row["array_use_share"])),
+    TableColumn("DRAM, weight", lambda row: quantity(row["dram_weight_bytes"], "B")),
+    TableColumn("DRAM, input", lambda row: quantity(row["dram_input_bytes"], "B")),
+    TableColumn("DRAM, output", lambda row: quantity(row["dram_output_bytes"], "B")),
+    TableColumn("mapping", lambda row: row["mapping"]),
+)
+GROUPS_OF_PAGE: Table[DesignGroupsRow] = Table(
+    TableColumn("first layer", lambda row: row["first_layer"]),
+    *(LAST_LAYER, LAYERS, TILE),
+    TableColumn("halo", lambda row: row["halo"] or MISSING),
+    *(RESIDENT, DRAM, WORK),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    CYCLES,
+    TableColumn("peak", lambda row: f"{_kib(row)} KiB"),
+)
+
+
+def design_tables(tables: Tables) -> str:
+    if "design_points" not in tables:
+        return ""
+    last = math.inf  # where nothing fits, there is no product
+    points = sorted(tables["design_points"], key=lambda point: last if (edp := point["edp_pj_cycles"]) is None else edp)
+    best = points[0]["design"] if points else None
+    parts = [_first_rows(POINTS_OF_PAGE, points, "design_points.csv")]
+    searches = tables.get("design_comparison", [])
+    if len({row["algorithm"] for row in searches}) > 1:
+        parts.append(SEARCHES_OF_PAGE.html(searches[:MOST_IN_PAGE]))
+    mappings = [row for row in tables.get("design_mappings", ()) if row["design"] == best]
+    parts.append(_first_rows(MAPPINGS_OF_PAGE, mappings, "design_mappings.csv"))
+    groups = [row for row in tables.get("design_groups", ()) if row["design"] == best]
+    parts.append(_first_rows(GROUPS_OF_PAGE, groups, "design_groups.csv"))
+    return "\n".join(filter(None, parts))
+
+
+def _first_rows(table: Table[Row], rows: Sequence[Row], file: str) -> str:
+    return table.html(rows[:MOST_IN_PAGE], rows_left_out(rows[:MOST_IN_PAGE], rows, file))

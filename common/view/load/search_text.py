@@ -1,14 +1,26 @@
-"""The search for the best configuration as text: batches, the best by each objective, what is nearest."""
+"""Many loads as text: the best configuration, execution providers, models on their hosts; all loads in the report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from pathlib import Path
 from typing import Any
 
-from common.table_rows import LoadBatchTimesRow, LoadBestDocument, ProviderComparisonRow
+from common.table_rows import (
+    Documents,
+    LoadBatchTimesRow,
+    LoadBestDocument,
+    LoadFleetRow,
+    LoadSearchRow,
+    ProviderComparisonRow,
+    Tables,
+)
+from common.view.load.load_text import endurance_report, interference_report, load_report, steps_report
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, quantity, significant
 
+MOST_ROWS = 60
 OBJECTIVES = {"rate": "highest rate", "energy": "least energy", "cost": "least cost"}
 
 
@@ -57,35 +69,24 @@ def _verdict(best: LoadBestDocument) -> list[str]:
     if not best["best_by"]:
         return [f"nothing meets a p99 of {bound}{_nearest(best['nearest'])}", *_problems(best)]
     lines = [f"p99 within {bound}, by {best['trial_count']} runs:"]
-    for objective, text in OBJECTIVES.items():
-        if objective in best["best_by"]:
-            lines.append(f"  {text}: {_standing(best['best_by'][objective])}")
+    standings = {text: best["best_by"][name] for name, text in OBJECTIVES.items() if name in best["best_by"]}
+    lines += [f"  {text}: {_standing(standing)}" for text, standing in standings.items()]
     if best["runner_up"]:
-        lines.append(f"  runner-up: {_standing(best['runner_up'])}; the best has {_margin(best)} more")
+        ends = _limits(best["margin_low_share"], best["margin_high_share"], percent)
+        margin = percent(best["margin_share"]) + ends
+        lines.append(f"  runner-up: {_standing(best['runner_up'])}; the best has {margin} more")
     lines += _problems(best)
     return [*lines, *(f"  prediction and measurement differ: {doubt}" for doubt in best["prediction_doubts"])]
 
 
-def _problems(best: LoadBestDocument) -> list[str]:
-    return [*_untimed(best["untimed_shape_count"]), *_failing(best), *_invalid(best)]
-
-
-def _untimed(count: int) -> list[str]:
-    return [f"  the budget was too short to time {count} ways to share the host"] if count else []
-
-
-def _failing(best: LoadBestDocument) -> list[str]:
-    if not (count := best["failing_trial_count"]):
-        return []
-    share = f"{count} of {best['trial_count']} runs"
-    return [f"  in {share} too many requests failed; the last one: {best['failing_trial_reason']}"]
-
-
-def _invalid(best: LoadBestDocument) -> list[str]:
-    if not (count := best["invalid_trial_count"]):
-        return []
-    share = f"{count} of {best['trial_count']} runs"
-    return [f"  {share} are invalid and cannot be judged; the last one: {best['invalid_trial_reason']}"]
+def _problems(best: LoadBestDocument) -> Iterator[str]:
+    if count := best["untimed_shape_count"]:
+        yield f"  the budget was too short to time {count} ways to share the host"
+    of_all = f"of {best['trial_count']} runs"
+    if count := best["failing_trial_count"]:
+        yield f"  in {count} {of_all} too many requests failed; the last one: {best['failing_trial_reason']}"
+    if count := best["invalid_trial_count"]:
+        yield f"  {count} {of_all} are invalid and cannot be judged; the last one: {best['invalid_trial_reason']}"
 
 
 def _nearest(nearest: Mapping[str, Any]) -> str:
@@ -96,23 +97,14 @@ def _nearest(nearest: Mapping[str, Any]) -> str:
 
 
 def _standing(row: Mapping[str, Any]) -> str:
-    extras = [
-        *([f"{quantity(row['request_energy_j'], 'J')} each"] if row["request_energy_j"] is not None else []),
-        *(
-            [f"{significant(row['million_requests_usd'])} USD per million"]
-            if row["million_requests_usd"] is not None
-            else []
-        ),
-    ]
+    energy_j, usd = row["request_energy_j"], row["million_requests_usd"]
+    extras = [] if energy_j is None else [f"{quantity(energy_j, 'J')} each"]
+    extras += [] if usd is None else [f"{significant(usd)} USD per million"]
     limits = _limits(row["sustained_low_requests_per_s"], row["sustained_high_requests_per_s"], significant)
     doubt = "" if row["is_retested"] else ", not confirmed by a longer run"
     good = f", {significant(row['goodput_requests_per_s'])} within the bound"
     rate = f"{significant(row['sustained_requests_per_s'])} requests/s{limits}{good}{doubt}"
     return ", ".join([f"{setup_label(row)}: {rate}", *extras])
-
-
-def _margin(best: LoadBestDocument) -> str:
-    return percent(best["margin_share"]) + _limits(best["margin_low_share"], best["margin_high_share"], percent)
 
 
 def _limits(low: float | None, high: float | None, write: Any) -> str:
@@ -137,3 +129,56 @@ PROVIDERS: Table[ProviderComparisonRow] = Table(
     TableColumn("one call", lambda row: duration(row["call_us"])),
     TableColumn("problem", lambda row: row["provider_problem"]),
 )
+
+
+def _fleet_rate(row: LoadFleetRow, requests_per_s: float | None) -> str:
+    return MISSING if requests_per_s is None or not row["sent_count"] else significant(requests_per_s)
+
+
+def _fleet_end(row: LoadFleetRow) -> str:
+    if not row["sent_count"]:
+        return row["validity_reason"] or "no request came"
+    return setup_label(row) if row["validity"] == "valid" else f"{row['validity']}: {row['validity_reason']}"
+
+
+FLEET: Table[LoadFleetRow] = Table(
+    TableColumn("model", lambda row: Path(row["model_file"]).name),
+    TableColumn("host", lambda row: row["hostname"]),
+    TableColumn("requests/s", lambda row: _fleet_rate(row, row["offered_requests_per_s"])),
+    TableColumn("answered", lambda row: _fleet_rate(row, row["answered_requests_per_s"])),
+    TableColumn("p50", lambda row: duration(row["request_p50_us"])),
+    TableColumn("p99", lambda row: duration(row["request_p99_us"])),
+    TableColumn("set up as, or what is wrong", _fleet_end),
+)
+CURVE: Table[LoadSearchRow] = Table(
+    TableColumn("requests/s", lambda row: significant(row["offered_requests_per_s"] or 0.0)),
+    TableColumn("p50", lambda row: row["validity"] if (p50_us := row["request_p50_us"]) is None else duration(p50_us)),
+    TableColumn("predicted", lambda row: duration(row["predicted_p50_us"])),
+    TableColumn("p99", lambda row: duration(row["request_p99_us"])),
+    TableColumn("predicted", lambda row: duration(row["predicted_p99_us"])),
+    TableColumn("utilization", lambda row: percent(row["predicted_utilization_share"])),
+    TableColumn("why they differ", lambda row: row["prediction_doubt"]),
+)
+
+
+def load_section(tables: Tables, documents: Documents) -> str:
+    """Return the texts of load tests and what the tables add to them, each where it is."""
+    texts, curve = [], [row for row in tables.get("load_search", ()) if row["trial_kind"] == "curve"]
+    if "load_summary" in documents:
+        texts.append(load_report(documents["load_summary"]))
+    texts.append(steps_report(tables.get("load_steps", ())))
+    if "load_best" in documents and "load_batch_times" in tables:
+        texts.append(search_report(documents["load_best"], tables["load_batch_times"]))
+    parts = [f"<pre>{escape(text)}</pre>" for text in texts if text]
+    if curve:  # a row per rate of the best configuration, measured and predicted
+        curve.sort(key=lambda row: row["offered_requests_per_s"] or 0.0)
+        parts.append(CURVE.html(curve, f"the best: {setup_label(curve[0])}"))
+    if "endurance_summary" in documents:
+        parts.append(f"<pre>{escape(endurance_report(documents['endurance_summary']))}</pre>")
+    if "load_interference" in tables:
+        parts.append(f"<pre>{escape(interference_report(tables['load_interference']))}</pre>")
+    models = tables.get("load_fleet", ())
+    left_out = len(models) - MOST_ROWS
+    parts.append(FLEET.html(models[:MOST_ROWS], f"{left_out} more in load_fleet.csv" if left_out > 0 else ""))
+    parts.append(PROVIDERS.html(tables.get("provider_comparison", ())[:MOST_ROWS]))
+    return "\n".join(filter(None, parts))

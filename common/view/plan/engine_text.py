@@ -1,12 +1,18 @@
-"""The engine of a quantized network on a board as text: its cells, its clock, and the cycles of each layer."""
+"""Engines as text: that of a quantized network with cells, clock and layers, and a whole model on an overlay engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from common.table_rows import EngineCallsRow, EngineCellsRow, EngineSummaryDocument
+from common.table_rows import (
+    EngineCallsRow,
+    EngineCellsRow,
+    EngineSummaryDocument,
+    OverlayLayersRow,
+    OverlaySummaryDocument,
+)
 from common.view.tables import Table, TableColumn
-from common.view.text import duration, percent
+from common.view.text import duration, percent, quantity
 
 
 def _error(planned: float, found: float | None) -> str:
@@ -70,3 +76,38 @@ def _lines(calls: Sequence[EngineCallsRow], summary: EngineSummaryDocument) -> I
     total = sum(cycles or 0 for cycles in simulated)
     beside = f", {total:,} simulated ({_error(planned, total)})" if total else ""
     yield f"cycles: {planned:,.0f} planned{beside}"
+
+
+SHOWN_LAYERS = 8
+
+
+def overlay_report(summary: OverlaySummaryDocument, layers: Sequence[OverlayLayersRow]) -> str:
+    """Return latency, frames per second and the slowest layers."""
+    best_us, worst_us = summary["batch_latency_optimistic_us"], summary["batch_latency_pessimistic_us"]
+    latency = f"{duration(best_us)} to {duration(worst_us)}"
+    rate = f"{quantity(summary['pessimistic_frames_per_s'], '')} to {quantity(summary['optimistic_frames_per_s'], '')}"
+    count = summary["image_count"]
+    images = f"{count} images at once, one on each engine" if count > 1 else "one image at a time"
+    lines = [
+        f"{summary['engine']} on {summary['board']} at {summary['clock_mhz']:g} MHz, int8, {images}",
+        f"latency            {duration(summary['batch_latency_likely_us'])} ({latency})",
+        f"frames per second  {summary['likely_frames_per_s']:.4g} ({rate})",
+        f"  with a busy host {summary['pipelined_frames_per_s']:.4g}: enough threads that the engine never waits",
+        f"roofline bound     {duration(summary['roof_us'])}: peak and bandwidth alone, no estimate",
+    ]
+    return "\n".join([*lines, "", _slowest(layers)])
+
+
+def _slowest(layers: Sequence[OverlayLayersRow]) -> str:
+    def time_us(row: OverlayLayersRow) -> float:
+        return row["kernel_latency_likely_us"] or 0.0
+
+    total_us = sum(map(time_us, layers))
+    columns: Table[OverlayLayersRow] = Table(
+        TableColumn(f"slowest of {len(layers)} layers", lambda row: row["engine_layer"]),
+        TableColumn("Unit", lambda row: row["unit"], is_left=True),
+        TableColumn("Time", lambda row: duration(time_us(row))),
+        TableColumn("Share", lambda row: percent(time_us(row) / total_us)),
+        TableColumn("Bound", lambda row: row["board_bound"], is_left=True),
+    )
+    return columns.text(sorted(layers, key=lambda row: -time_us(row))[:SHOWN_LAYERS])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import cast
 
 from common.messages.host_doubts import OTHER_HOST, remedy
 from common.table_rows import (
     OffloadComparisonRow,
+    OffloadFrontRow,
     OffloadPlanRow,
     OffloadUncertaintyRow,
     OffloadVerdictRow,
@@ -16,24 +19,26 @@ from common.table_rows import (
     Tables,
 )
 from common.view.plan.answer.cases import (
+    ASSUMED,
     CASES,
     RESTS_ON_HOST,
     SAME_KERNEL,
     SAME_PLAN,
+    Case,
     Terms,
     cases_of,
     explained,
     interval,
     is_host_alone,
     is_not_judged,
+    is_per_phase,
     judgement,
     number,
+    per_phase_last,
     value_text,
 )
 from common.view.plan.answer.headline import headline, operator_counts
-from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
 from common.view.plan.answer.uncertainty_text import deciding_lines, variance_line
-from common.view.plan.front_text import FRONT
 from common.view.plan.replicas_text import replica_report
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
@@ -91,19 +96,19 @@ def _calls(row: OffloadPlanRow) -> str:
     return f"{row['kernel']}, {row['call_count']} call{'s' if row['call_count'] != 1 else ''}"
 
 
-def kernel_interval(row: OffloadPlanRow) -> str:
-    return interval(
-        (row["kernel_latency_pessimistic_us"], row["kernel_latency_likely_us"], row["kernel_latency_optimistic_us"])
-    )
-
-
 def _power(row: OffloadPlanRow) -> str:
-    most, likely, least = (
-        row["kernel_power_pessimistic_w"],
+    likely, least, most = (
         row["kernel_power_likely_w"],
         row["kernel_power_optimistic_w"],
+        row["kernel_power_pessimistic_w"],
     )
     return MISSING if likely is None else f"{likely:.0f} W ({least:.0f} to {most:.0f})"
+
+
+def _cases_us(row: OffloadPlanRow | OffloadComparisonRow, name: str) -> Case:
+    times_us = cast("Mapping[str, float | None]", row)
+    least, likely, most = (times_us[f"{name}_latency_{case}_us"] for case in CASES)
+    return least, likely, most
 
 
 KERNELS: Table[OffloadPlanRow] = Table(
@@ -127,12 +132,32 @@ ENGINES: Table[OffloadPlanRow] = Table(
 )
 ON_HOST: TableColumn[OffloadPlanRow] = TableColumn("on host", lambda row: duration(row["host_latency_us"]))
 ON_CARD: TableColumn[OffloadPlanRow] = TableColumn("on card", lambda row: duration(row["kernel_latency_likely_us"]))
-INTERVAL_ON_CARD: TableColumn[OffloadPlanRow] = TableColumn("interval", kernel_interval)
+INTERVAL_ON_CARD: TableColumn[OffloadPlanRow] = TableColumn("interval", lambda row: interval(_cases_us(row, "kernel")))
 TIMES: Table[OffloadPlanRow] = Table(
     TableColumn("", _calls),
     *(ON_HOST, ON_CARD, INTERVAL_ON_CARD),
     TableColumn("launches", lambda row: duration(row["launch_us"])),
     TableColumn("card power", _power),
+)
+
+
+def front_label(row: OffloadFrontRow) -> str:
+    """Return what a plan is best for, its batch, and whether it needs no card: ``throughput, stream, batch 4``."""
+    return f"{_aim(row)}, batch {row['inference_count']}{'' if row['engines'] else ', host alone'}"
+
+
+def _aim(row: OffloadFrontRow) -> str:
+    return f"{row['objective']}{', stream' * (row['operation'] == 'streaming')}"
+
+
+FRONT: Table[OffloadFrontRow] = Table(
+    TableColumn("best for (* front)", lambda row: _aim(row) + " *" * row["is_on_front"]),
+    TableColumn("batch", lambda row: str(row["inference_count"])),
+    TableColumn("in flight", lambda row: str(row["in_flight_count"])),
+    TableColumn("latency", lambda row: duration(row["batch_latency_likely_us"])),
+    TableColumn("rate", lambda row: f"{significant(row['likely_inferences_per_s'])}/s"),
+    TableColumn("energy of one", lambda row: joules(row["inference_energy_likely_uj"])),
+    TableColumn("engines", lambda row: str(len(row["engines"]))),
 )
 
 
@@ -148,9 +173,8 @@ def amdahl_table(speedup: Sequence[SpeedupRow], *, is_judged: bool = True) -> st
     """
     rows: list[list[str]] = []
     for row in speedup:
-        if not is_judged and row["term"] in RESTS_ON_HOST:
-            continue
-        if all(value is None or abs(value) < ROUNDING_US for value in cases_of(row)):
+        is_nothing = all(value is None or abs(value) < ROUNDING_US for value in cases_of(row))
+        if is_nothing or (not is_judged and row["term"] in RESTS_ON_HOST):
             continue
         head = f"{row['objective']}: " if row["term"] == "host_total" else "  "
         rows += [[""] * 4] if rows and row["term"] == "host_total" else []
@@ -177,13 +201,6 @@ def verdict_lines(
     return lines
 
 
-def answer_lines(tables: Tables, plain: Callable[[str], str]) -> list[str]:
-    """Return the answer, which has the first reason where the plan is not judged; the others and the remedy follow."""
-    verdicts = tables["offload_verdict"]
-    lines = textwrap.wrap(plain(headline(tables)), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return [*lines, *(f"  - {plain(reason)}" for reason in reasons(verdicts)[1:])]
-
-
 def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
     """Return every reason why a plan is not judged, and the remedies."""
     if not is_not_judged(verdicts):
@@ -192,11 +209,6 @@ def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
     are_of_host = [doubt.startswith(OTHER_HOST) for doubt in doubts]
     remedies = ["give <host_tables> or <host_scale>"] if any(are_of_host) else []
     return [*doubts, *remedies, *([] if doubts and all(are_of_host) else [remedy(doubts)])]
-
-
-def decisions(tables: Tables) -> list[str]:
-    """Return what would decide an undecided plan, wrapped."""
-    return [line for text in deciding_lines(tables) for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
 
 
 def break_even(terms: Terms) -> list[str]:
@@ -240,12 +252,7 @@ def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: boo
     return text + (f"\n{UNPROVEN.strip()} not proved optimal" if is_open else "")
 
 
-PLAN_INTERVAL: TableColumn[OffloadComparisonRow] = TableColumn(
-    "interval",
-    lambda row: interval(
-        (row["plan_latency_pessimistic_us"], row["plan_latency_likely_us"], row["plan_latency_optimistic_us"])
-    ),
-)
+PLAN_INTERVAL: TableColumn[OffloadComparisonRow] = TableColumn("interval", lambda row: interval(_cases_us(row, "plan")))
 LATENCY_GAIN: TableColumn[OffloadComparisonRow] = TableColumn(
     "latency", lambda row: value_text(row["latency_speedup_factor"], "ratio")
 )
@@ -270,21 +277,21 @@ def _difference(value: float | None, reference: float | None) -> str:
 def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     """Return the answer, then its basis: kernels, engines, times, terms of the speedup, and other plans.
 
-    Args:
-        tables: offload_plan, speedup, offload_verdict and, if there are any, offload_uncertainty, offload_comparison
-            and offload_front.
-        plain: spells out the names in angle brackets.
+    The tables offload_plan, speedup and offload_verdict must be there; ``plain`` spells out names in angle brackets.
     """
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
     terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
-    texts = ["\n".join(answer_lines(tables, plain))]
+    answer = textwrap.wrap(plain(headline(tables)), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    others = [f"  - {plain(reason)}" for reason in reasons(verdicts)[1:]]  # the answer has the first one
+    texts = ["\n".join([*answer, *others])]
     if plans := tables.get("replica_plans"):  # the throughput was asked for, so only a doubt comes before it
         texts.insert(0 if is_judged else 1, replica_report(plans, tables["replica_rates"]))
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
     texts.append(amdahl_table(speedup, is_judged=is_judged))
     if is_judged:
         of_verdict = verdict_lines(verdicts, terms, tables.get("offload_uncertainty", ()))
-        texts.append("\n".join([*of_verdict, *decisions(tables), *break_even(terms)]))
+        deciding = (textwrap.wrap(text, WIDTH, subsequent_indent="  ") for text in deciding_lines(tables))
+        texts.append("\n".join([*of_verdict, *chain(*deciding), *break_even(terms)]))
     texts += [comparison_table(compared, is_judged=is_judged)] if (compared := tables.get("offload_comparison")) else []
     texts += [FRONT.text(tables["offload_front"])] if "offload_front" in tables else []
     return "\n\n".join(texts)

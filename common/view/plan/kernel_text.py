@@ -52,22 +52,19 @@ def kernels_report(
 ) -> str:
     """Return both tables in one number format, and the difference in FLOPs and bytes.
 
-    Args:
-        precision: the format to show.
-        correction: projection_flops, attention_flops and row_flops of one inference.
+    ``correction`` has projection_flops, attention_flops and row_flops of one inference.
     """
     counted = [row for row in corrected if row["precision"] == precision]
-    return "\n".join(
-        [
-            f"{title}, as stated, one call each, {precision.upper()}",
-            STATED.text(row for row in kernels if row["precision"] == precision),
-            "",
-            f"{title}, corrected, all calls of one inference, {precision.upper()}",
-            _corrected(counted),
-            "",
-            *_arithmetic(counted, correction),
-        ]
-    )
+    lines = [
+        f"{title}, as stated, one call each, {precision.upper()}",
+        STATED.text(row for row in kernels if row["precision"] == precision),
+        "",
+        f"{title}, corrected, all calls of one inference, {precision.upper()}",
+        _corrected(counted),
+        "",
+        *_arithmetic(counted, correction),
+    ]
+    return "\n".join(lines)
 
 
 def _corrected(rows: Sequence[KernelsCorrectedRow]) -> str:
@@ -83,12 +80,9 @@ def _arithmetic(rows: Sequence[KernelsCorrectedRow], correction: Mapping[str, fl
     attention, projections, others = (int(correction[f"{name}_flops"]) for name in ("attention", "projection", "row"))
     row_wise = [row for row in rows if row["k"] is None]
     moved, left = sum(row["total_bytes"] for row in row_wise), sum(row["total_fused_bytes"] for row in row_wise)
+    more = f"{percent(attention / projections)} more" if projections else "nothing else is counted"
     return [
         f"QKᵀ and PV: {attention:,} FLOPs on top of the {projections:,} of projections",
-        f"and feed-forward nets: {_more(attention, projections)}.",
+        f"and feed-forward nets: {more}.",
         f"Row-wise operators: {others:,} FLOPs and {quantity(moved, 'B')} of traffic; fused, {quantity(left, 'B')}.",
     ]
-
-
-def _more(added: int, base: int) -> str:
-    return f"{percent(added / base)} more" if base else "nothing else is counted"

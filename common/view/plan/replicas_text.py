@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from common.table_rows import ReplicaPlansRow, ReplicaRatesRow
-from common.view.plan.answer.launches import HARDWARE
+from common.view.plan.answer.cases import HARDWARE
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, significant
 
@@ -17,8 +18,9 @@ def rate(per_s: float | None) -> str:
     return MISSING if per_s is None else f"{significant(per_s)}/s"
 
 
-def _interval(least: float | None, most: float | None) -> str:
-    return f"{rate(least)} to {rate(most)}"
+def _interval(row: ReplicaPlansRow | ReplicaRatesRow, column: str) -> str:
+    rates = cast("Mapping[str, float | None]", row)
+    return " to ".join(rate(rates[column.format(case)]) for case in ("pessimistic", "optimistic"))
 
 
 def places(row: ReplicaPlansRow) -> str:
@@ -32,9 +34,7 @@ def places(row: ReplicaPlansRow) -> str:
 PLANS: Table[ReplicaPlansRow] = Table(
     TableColumn("divided", lambda row: row["division"]),
     TableColumn("frames", lambda row: rate(row["likely_inferences_per_s"])),
-    TableColumn(
-        "interval", lambda row: _interval(row["pessimistic_inferences_per_s"], row["optimistic_inferences_per_s"])
-    ),
+    TableColumn("interval", lambda row: _interval(row, "{}_inferences_per_s")),
     TableColumn("card alone", lambda row: rate(row["card_likely_inferences_per_s"])),
     TableColumn("latency", lambda row: duration(row["batch_latency_likely_us"])),
     TableColumn("in flight", lambda row: str(row["in_flight_count"])),
@@ -52,21 +52,11 @@ RATES: Table[ReplicaRatesRow] = Table(
     TableColumn("resource", lambda row: row["stream_resource"] + " *" * row["is_bottleneck"]),
     TableColumn("of each frame", lambda row: duration(row["frame_busy_likely_us"])),
     TableColumn("frames", lambda row: rate(row["likely_resource_inferences_per_s"])),
-    TableColumn(
-        "interval",
-        lambda row: _interval(
-            row["pessimistic_resource_inferences_per_s"], row["optimistic_resource_inferences_per_s"]
-        ),
-    ),
+    TableColumn("interval", lambda row: _interval(row, "{}_resource_inferences_per_s")),
 )
 
 
-RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(
-    TableColumn("divided", lambda row: row["division"]),
-    *RATES.columns,
-)
-
-
+RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(TableColumn("divided", lambda row: row["division"]), *RATES.columns)
 COVERED = "The intervals are of speed.\nThey do not say how many arrays would fit if each took fewer LUTs."
 STARTED_BY_HOST = f"The host starts each call.\nA plan per phase assumes {HARDWARE}, as vendors' have."
 
@@ -77,11 +67,11 @@ def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:
     if best is None:
         return ""
     count, engine = best["accelerator_count"], best["engine"]
-    span = _interval(best["pessimistic_inferences_per_s"], best["optimistic_inferences_per_s"])
+    likely, ends = rate(best["likely_inferences_per_s"]), _interval(best, "{}_inferences_per_s")
     arrays = f"{count} x {engine}" if count > 1 else f"one {engine}"
-    text = f"{rate(best['likely_inferences_per_s'])} ({span}) on {arrays}, bound by the {best['stream_bottleneck']}"
+    text = f"{likely} ({ends}) on {arrays}, bound by the {best['stream_bottleneck']}"
     if best["stream_bottleneck"] == HOST:
-        of_card = _interval(best["card_pessimistic_inferences_per_s"], best["card_optimistic_inferences_per_s"])
+        of_card = _interval(best, "card_{}_inferences_per_s")
         text += f" (the card alone {rate(best['card_likely_inferences_per_s'])}, {of_card})"
     alone = next((row["likely_inferences_per_s"] for row in plans if row["division"] == ALONE), None)
     if alone and best["division"] != ALONE:

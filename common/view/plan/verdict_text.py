@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
 from common.view.plan.answer.cases import (
     CASES,
+    HARDWARE,
     SAME_KERNEL,
     Terms,
     amount,
     explained,
     is_host_alone,
     is_not_judged,
+    is_per_phase,
     judgement,
     probability,
     value_text,
     within,
 )
-from common.view.plan.answer.launches import HARDWARE, is_per_phase
 from common.view.plan.answer.uncertainty_text import OBJECTIVES, deciding_lines
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
 from common.view.tables import Table, TableColumn
@@ -63,16 +65,8 @@ def offload_lines(tables: Tables) -> list[str]:
         return [*lines, "  everything stays on the host: no plan with the card ends sooner"]
     basis = [] if is_not_judged(verdicts) else [text for row in verdicts if (text := row["weaker_side"])]
     lines += [""] if lines else []
-    return [
-        *lines,
-        *_indent(verdict_columns(verdicts).text(verdicts, width=78)),
-        *(f"  energy     {text}" for text in basis),
-    ]
-
-
-def is_planned(terms: Terms) -> bool:
-    row = terms.get(("latency", "kernel_speedup"))
-    return row is not None and row["likely"] is not None
+    lines += indented(verdict_columns(verdicts).text(verdicts, width=78))
+    return [*lines, *(f"  energy     {text}" for text in basis)]
 
 
 def _kernels(plan: Sequence[OffloadPlanRow]) -> list[str]:
@@ -81,11 +75,12 @@ def _kernels(plan: Sequence[OffloadPlanRow]) -> list[str]:
         TableColumn("of latency", lambda row: percent(row["host_latency_share"])),
         *(ON_HOST, ON_CARD, INTERVAL_ON_CARD),
     )
-    return _indent(explained(columns.text(plan, width=78), SAME_KERNEL))
+    return indented(explained(columns.text(plan, width=78), SAME_KERNEL))
 
 
-def _indent(text: str) -> list[str]:
-    return [f"  {line}" for line in text.splitlines()]
+def indented(text: str) -> list[str]:
+    """Indent each line by two columns."""
+    return textwrap.indent(text, "  ").splitlines()
 
 
 def outlook_title(tables: Tables) -> str:
@@ -99,14 +94,11 @@ def outlook(tables: Tables) -> list[str]:
     terms, verdicts = Terms.of(tables.get("speedup", ())), tables.get("offload_verdict", ())
     if is_not_judged(verdicts):
         return reasons(verdicts)
-    of_plan_itself = [
-        line
-        for objective in OBJECTIVES
-        for line in [
-            *deciding_lines(tables, [objective]),
-            *(_outlook(terms, objective) if objective in COSTED and is_planned(terms) else []),
-        ]
-    ]
+    speedup, of_plan_itself = terms.get(("latency", "kernel_speedup")), list[str]()
+    is_planned = speedup is not None and speedup["likely"] is not None
+    for objective in OBJECTIVES:
+        of_plan_itself += deciding_lines(tables, [objective])
+        of_plan_itself += _outlook(terms, objective) if is_planned and objective in COSTED else []
     compared = tables.get("offload_comparison", ())
     others, phased = ([row for row in compared if is_per_phase(row) == phase] for phase in (False, True))
     of_plan = [row for row in compared if row["alternative"] == "plan"]
@@ -116,14 +108,11 @@ def outlook(tables: Tables) -> list[str]:
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:
     """Return the what-if plans that gain more than the plan in the likely case, the best first."""
-    plan = next((row["latency_speedup_factor"] for row in compared if row["alternative"] == "plan"), None)
     gains = {row["alternative"]: row["latency_speedup_factor"] or 0.0 for row in compared}
-    better = [
-        name for name, gain in gains.items() if name not in BASELINES and gain > NOTICED_GAIN * (plan or math.inf)
-    ]
-    return [
-        f"with {name}: {significant(gains[name])}x is likely" for name in sorted(better, key=lambda name: -gains[name])
-    ]
+    least = NOTICED_GAIN * (gains.get("plan") or math.inf)
+    ranked = sorted(gains.items(), key=lambda entry: -entry[1])
+    better = {name: gain for name, gain in ranked if name not in BASELINES and gain > least}
+    return [f"with {name}: {significant(gain)}x is likely" for name, gain in better.items()]
 
 
 def _stream(tables: Tables) -> list[str]:
@@ -147,10 +136,10 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
         return [f"{objective}: unknown; give <cpu> or <avg_power_w>"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if not math.isnan(needed) else "at no kernel speedup"
-    added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)
+    cost = {name: rows[name] for name in COSTS if name in rows}
+    added = sum(cost.values()) - rows.get(HIDDEN, 0.0)
     stays = total * (1 - rows["accelerated_fraction"])
     least = max(stays + added, stays)  # without kernels less can be hidden; what stays on the host takes its time
-    cost = {name: rows[name] for name in COSTS if name in rows}
     cost["kernels"] = total * rows["accelerated_fraction"] / expected
     cost["what stays on the host"] = stays
     most = max(cost, key=cost.__getitem__)

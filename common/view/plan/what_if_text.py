@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from common.table_rows import WhatIfPlansRow
 from common.view.plan.answer.cases import probability, value_text
 from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, WIDTH, duration, significant
+from common.view.text import MISSING, WIDTH, duration, span
 
 PLAN = "plan"
 NO_GAIN = "Not judged: the times of the host decide nothing, so no gain is stated."
@@ -18,17 +18,12 @@ def _gain(row: WhatIfPlansRow) -> str:
     return value_text(row["latency_speedup_factor"], "ratio") if row["is_judged"] else MISSING
 
 
-def _within(row: WhatIfPlansRow) -> str:
-    low, high = row["latency_speedup_p5_factor"], row["latency_speedup_p95_factor"]
-    return MISSING if low is None or high is None else f"{significant(low)} to {significant(high)}"
-
-
 WHAT_IF: Table[WhatIfPlansRow] = Table(
     TableColumn("what if", lambda row: row["what_if_subject"]),
     TableColumn("is", lambda row: row["what_if_setting"], is_left=True),
     TableColumn("one inference", lambda row: duration(row["plan_latency_likely_us"])),
     TableColumn("gain", _gain),
-    TableColumn("90 % within", _within),
+    TableColumn("90 % within", lambda row: span(row["latency_speedup_p5_factor"], row["latency_speedup_p95_factor"])),
     TableColumn("pays", lambda row: probability(row["latency_pays_probability"])),
 )
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 
 from common.table_rows import EnergySummaryDocument
-from common.view.key_nodes import KeyNode
+from common.view.groups import KeyNode
 from common.view.style import BLUE, GREY, ORANGE, mark, new_figure
 from common.view.text import joules, percent, quantity
 
@@ -24,21 +23,15 @@ THIN_SHARE = 0.006  # of the axis: a white outline would cover a part that is na
 def draw_energy(
     profile: pd.DataFrame, summary: EnergySummaryDocument | None, keys: Sequence[KeyNode], labels: Mapping[str, str]
 ) -> Figure:
-    """Draw stacked bars by operator type and by node.
-
-    Args:
-        profile: ops_profile, its energies known.
-        summary: energy_summary, or None.
-        keys: slowest nodes, numbered as in the other pictures.
-        labels: of every executed node.
-    """
+    """Draw stacked bars by operator type and by node of ops_profile, whose energies are known."""
     figure = new_figure(_title(profile, summary), _subtitle(profile, summary))
-    grid = GridSpec(1, 2, figure, left=0.13, right=0.94, bottom=0.1, top=0.79, wspace=0.86)
-    groups, nodes = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    room = {"left": 0.13, "right": 0.94, "bottom": 0.1, "top": 0.79, "wspace": 0.86}
+    groups, nodes = figure.subplots(1, 2, gridspec_kw=room)
     _draw_bars(groups, _by_group(profile), "by operator type")
     largest = profile[profile["row_kind"] != "gap"].nlargest(NODES, "energy_uj", keep="first")
-    title = "by node, the largest (number: rank by latency)"
-    _draw_bars(nodes, _by_node(largest, keys, labels), title, [*largest["executed_node"]])
+    numbers, names = {key.name: key.number for key in keys}, [*largest["executed_node"]]
+    shown = largest.set_index(pd.Index([f"{labels[name]}  {numbers.get(name, ' ')}" for name in names]))
+    _draw_bars(nodes, shown, "by node, the largest (number: rank by latency)", names)
     figure.legend(*groups.get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0.01, 0.89))
     return figure
 
@@ -56,11 +49,9 @@ def _subtitle(profile: pd.DataFrame, summary: EnergySummaryDocument | None) -> s
     if not summary:
         return "energy_summary.json is absent: no interval"
     span = f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}"
-    return (
-        f"total {span} · average {quantity(summary['average_power_w'], 'W')}, "
-        f"static {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']}) · "
-        "the division over nodes and causes is always modelled"
-    )
+    average, static = quantity(summary["average_power_w"], "W"), quantity(summary["static_power_w"], "W")
+    powers = f"average {average}, static {static} ({summary['static_power_source']})"
+    return f"total {span} · {powers} · the division over nodes and causes is always modelled"
 
 
 def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
@@ -73,12 +64,6 @@ def _by_group(profile: pd.DataFrame) -> pd.DataFrame:
     if len(rest):
         first.loc[f"{len(rest)} other types"] = rest.sum()
     return first
-
-
-def _by_node(nodes: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, str]) -> pd.DataFrame:
-    numbers = {key.name: key.number for key in keys}
-    shown = [f"{labels[name]}  {numbers.get(name, ' ')}" for name in nodes["executed_node"]]
-    return nodes.set_index(pd.Index(shown))[["energy_uj", *COLUMNS]]
 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str, names: Sequence[str] = ()) -> None:

@@ -11,6 +11,7 @@ from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
 
 TOP = 10
+PARTS = ("compute_energy_uj", "movement_energy_uj", "static_energy_uj")
 
 
 def energy_report(
@@ -24,10 +25,8 @@ def energy_report(
 ) -> str:
     """Return the totals, the largest nodes, the efficiency, and the cost of a million inferences.
 
-    Args:
-        million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``likely``,
-            ``low`` and ``high``.
-        labels: of every executed node.
+    ``million`` is what these emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``likely``, ``low`` and
+    ``high``.
     """
     of_peak = "" if efficiency["peak_share"] is None else f" ({percent(efficiency['peak_share'])} of peak)"
     lines = [
@@ -61,23 +60,17 @@ def node_table(profile: Sequence[OpsProfileRow], summary: EnergySummaryDocument,
     ranked = sorted(profile, key=lambda row: -(row["energy_uj"] or 0.0))
     last = []
     if others := ranked[TOP:]:
-        parts_uj = (
-            known_sum(row["compute_energy_uj"] for row in others),
-            known_sum(row["movement_energy_uj"] for row in others),
-            known_sum(row["static_energy_uj"] for row in others),
-        )
-        energy = joules(known_sum(row["energy_uj"] for row in others))
-        share = percent(known_sum(row["energy_share"] for row in others))
-        last.append([f"({len(others)} more)", "", energy, share, *map(joules, parts_uj)])
+        energy, share, *parts = (_known_sum(others, name) for name in ("energy_uj", "energy_share", *PARTS))
+        last.append([f"({len(others)} more)", "", joules(energy), percent(share), *map(joules, parts)])
     totals_uj = summary["compute_energy_uj"], summary["movement_energy_uj"], summary["static_energy_uj"]
-    share = percent(known_sum(row["energy_share"] for row in profile))
-    last.append(["(one inference)", "", joules(summary["energy_uj"]), share, *map(joules, totals_uj)])
+    share = _known_sum(profile, "energy_share")
+    last.append(["(one inference)", "", joules(summary["energy_uj"]), percent(share), *map(joules, totals_uj)])
     return columns.text(ranked[:TOP], last=last)
 
 
-def known_sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum of the known values; None where none is known."""
-    known = [value for value in values if value is not None]
+def _known_sum(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """Return the sum of the known figures; None where none is known."""
+    known = [row[name] for row in rows if row[name] is not None]
     return sum(known) if known else None
 
 
@@ -86,13 +79,14 @@ def _number(value: float | None) -> str:
 
 
 def _million_lines(million: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+    labels = {
+        "gco2e": ("million inferences emit", "g CO2e"),
+        "energy_usd": ("  their energy costs", "USD"),
+        "host_usd": ("  their host time costs", "USD"),
+    }
     lines = []
-    for key, label, unit in (
-        ("gco2e", "million inferences emit", "g CO2e"),
-        ("energy_usd", "  their energy costs", "USD"),
-        ("host_usd", "  their host time costs", "USD"),
-    ):
-        figure = million[key] or dict.fromkeys(("likely", "low", "high"))
-        span = f"{_number(figure['low'])} to {_number(figure['high'])}"
-        lines.append(f"{label:<25} {_number(figure['likely'])} {unit}, {span}")
+    for key, (label, unit) in labels.items():
+        figure = million[key] or {}
+        likely, low, high = (_number(figure.get(end)) for end in ("likely", "low", "high"))
+        lines.append(f"{label:<25} {likely} {unit}, {low} to {high}")
     return lines

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 
 from common.table_rows import DecodeLengthsRow, DecodeSummaryDocument, GenerationRow, GenerationSummaryDocument
 from common.view.style import BLUE, GREEN, label_log, new_figure
@@ -31,8 +30,8 @@ def draw_generation(
     on_card = [row for row in lengths if plan and row["weight_format"] == plan["weight_format"]]
     rate = memory_rate(summary)
     figure = new_figure(_title(decode, rate, on_card, plan), _subtitle(rate, on_card))
-    grid = GridSpec(2, 1, figure, height_ratios=(3, 1), left=0.09, right=0.97, bottom=0.1, top=0.83, hspace=0.12)
-    times, caches = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
+    room = {"left": 0.09, "right": 0.97, "bottom": 0.1, "top": 0.83, "hspace": 0.12}
+    times, caches = figure.subplots(2, height_ratios=(3, 1), gridspec_kw=room)
     _draw_times(times, decode, rate, on_card)
     _draw_caches(caches, decode, on_card)
     end = max(row["past_token_count"] for row in (*decode, *on_card))
@@ -63,9 +62,9 @@ def _draw_times(
         _draw_roof(axes, [at for at, _ in roof], [moved / rate * 1e3 for _, moved in roof], BLUE, "host's roof")
     if on_card:
         lengths = [row["past_token_count"] for row in on_card]
-        slow = [row["planned_token_pessimistic_us"] or 0.0 for row in on_card]
-        fast = [row["planned_token_optimistic_us"] or 0.0 for row in on_card]
-        axes.fill_between(lengths, [us * MS for us in fast], [us * MS for us in slow], color=GREEN, alpha=0.15)
+        slow = [(row["planned_token_pessimistic_us"] or 0.0) * MS for row in on_card]
+        fast = [(row["planned_token_optimistic_us"] or 0.0) * MS for row in on_card]
+        axes.fill_between(lengths, fast, slow, color=GREEN, alpha=0.15)
         likely = [(row["planned_token_likely_us"] or 0.0) * MS for row in on_card]
         axes.plot(lengths, likely, color=GREEN, linewidth=1.6, label="card, planned")
         _draw_roof(axes, lengths, [row["memory_roof_us"] * MS for row in on_card], GREEN, "card's roof")
@@ -101,12 +100,9 @@ def _title(
     if rate and (moved := of_last[0]["bytes"]):
         text += f", {significant(time_us / (moved / rate * 1e6))} times what the memory's bandwidth allows"
     if plan and plan["planned_tokens_per_s"] and plan["decode_side"] == "card":
-        at_length_us = _planned_us(on_card, last)
-        planned = (
-            duration(at_length_us)
-            if at_length_us is not None
-            else f"{duration(1e6 / plan['planned_tokens_per_s'])} on average over the planned answer"
-        )
+        planned = f"{duration(1e6 / plan['planned_tokens_per_s'])} on average over the planned answer"
+        if (at_length_us := _planned_us(on_card, last)) is not None:
+            planned = duration(at_length_us)
         text += f"; on a {plan['board']} in {plan['weight_format']} {planned}"
     return text
 
@@ -121,10 +117,6 @@ def _planned_us(on_card: Sequence[DecodeLengthsRow], past: int) -> float | None:
 
 
 def _subtitle(rate: float | None, on_card: Sequence[DecodeLengthsRow]) -> str:
-    parts = ["every token after the warm-up"]
-    parts.append(
-        f"host's roof: its bytes at {quantity(rate, 'B/s')}" if rate else "no roof: the host's bandwidth is unknown"
-    )
-    if on_card:
-        parts.append("card without launch and link, 90 % of designs within the band")
-    return " · ".join(parts)
+    roof = f"host's roof: its bytes at {quantity(rate, 'B/s')}" if rate else "no roof: the host's bandwidth is unknown"
+    card = ["card without launch and link, 90 % of designs within the band"] if on_card else []
+    return " · ".join(["every token after the warm-up", roof, *card])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 
 from common.table_rows import LatencySummaryDocument
 from common.view.placing import spread
@@ -24,9 +23,8 @@ def draw_latency(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> 
     low_ms, high_ms = _range(runs)
     hidden = runs[runs["latency_us"] * 1e-3 > high_ms]
     figure = new_figure(_title(runs, summary), _subtitle(runs, hidden, summary))
-    grid = GridSpec(1, 2, figure, width_ratios=(6, 5), left=0.075, right=0.88, bottom=0.1, top=0.83, wspace=0.06)
-    series = figure.add_subplot(grid[0])
-    distribution = figure.add_subplot(grid[1], sharey=series)
+    room = {"left": 0.075, "right": 0.88, "bottom": 0.1, "top": 0.83, "wspace": 0.06}
+    series, distribution = figure.subplots(1, 2, sharey=True, width_ratios=(6, 5), gridspec_kw=room)
     series.set_ylim(low_ms, high_ms)
     _draw_series(series, runs)
     _draw_distribution(distribution, runs)
@@ -55,8 +53,7 @@ def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
     tails = "" if tail == "p50" else f", {tail} {duration(tail_us)}"
     low_us, high_us = summary["p50_low_us"], summary["p50_high_us"]
     interval = "" if low_us is None else f" ({duration(low_us)} to {duration(high_us)})"
-    overhead = profiling_text(summary)
-    return f"Median latency {duration(summary['p50_us'])}{interval}{tails}; profiling {overhead}"
+    return f"Median latency {duration(summary['p50_us'])}{interval}{tails}; profiling {profiling_text(summary)}"
 
 
 def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
@@ -75,17 +72,8 @@ def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryD
 def _draw_series(axes: Axes, runs: pd.DataFrame) -> None:
     for is_profiled, label, colour, marker in SERIES:
         rows = runs[runs["is_profiled"] == is_profiled]
-        axes.plot(
-            rows["run_index"],
-            rows["latency_us"] * 1e-3,
-            linestyle="none",
-            marker=marker,
-            markersize=3,
-            color=colour,
-            alpha=0.75,
-            label=label,
-            rasterized=len(rows) > MOST_MARKERS,
-        )
+        look = {"markersize": 3, "alpha": 0.75, "rasterized": len(rows) > MOST_MARKERS}
+        axes.plot(rows["run_index"], rows["latency_us"] * 1e-3, marker, color=colour, label=label, **look)  # type: ignore[arg-type]
     if (warmup := runs[runs["is_warmup"]]).size:
         axes.axvspan(-0.5, float(warmup["run_index"].max()) + 0.5, color=PALE, linewidth=0, zorder=0, label="warm-up")
     axes.set(xlabel="run, in order", ylabel="latency (ms)")

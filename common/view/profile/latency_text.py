@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TypedDict, cast
 
 from common.table_rows import LatencySummaryDocument
 from common.view.tables import Table, TableColumn, table_of_cells
@@ -15,6 +15,7 @@ LATER = ", in runs after the others"  # of a large model, whose sessions took no
 STEADY = {"flat": "flat", "warm-up": "after slower runs", "slowdown": "after faster runs"}  # by kind of series
 NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter
 FIGURES = table_of_cells("", "latency", "at least", "at most")
+Limited = tuple[float | None, float | None, float | None]  # a time in µs, and the limits of its confidence interval
 
 
 class NodeLatencyRow(TypedDict):
@@ -27,15 +28,14 @@ class NodeLatencyRow(TypedDict):
     is_correction_dominated: bool
 
 
-def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None, float | None, float | None]]:
+def percentiles(summary: LatencySummaryDocument) -> dict[str, Limited]:
     """Return each percentile of the unprofiled runs in µs with its limits; one with too few runs is None."""
-    return {
-        "p50": (summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]),
-        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
-        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
-        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
-        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
-    }
+    return {name: _with_limits(summary, name.replace(".", "_")) for name in ("p50", "p90", "p95", "p99", "p99.9")}
+
+
+def _with_limits(summary: LatencySummaryDocument, name: str) -> Limited:
+    times_us = cast("Mapping[str, float | None]", summary)
+    return times_us[f"{name}_us"], times_us[f"{name}_low_us"], times_us[f"{name}_high_us"]
 
 
 def profiling_text(summary: LatencySummaryDocument) -> str:
@@ -52,11 +52,12 @@ def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyR
     """Return doubts first, percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
     total_us = summary["p50_us"] or summary["mean_us"] or 0.0
     overhead = summary["profiling_overhead_fraction"] or 0.0
+    figures = percentiles(summary) | {name: _with_limits(summary, name) for name in ("mean", "jitter")}
     lines = [
         *(line for doubt in doubts for line in textwrap.wrap(doubt, WIDTH)),
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),
-        FIGURES.text(_figures(summary)),
+        FIGURES.text([name, *(duration(time_us, 4) for time_us in times_us)] for name, times_us in figures.items()),
         f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
         f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
         f"profiled runs take {duration(summary['profiled_median_us'])}: "
@@ -107,20 +108,11 @@ def steady_text(summary: LatencySummaryDocument) -> str:
 
 
 def _memory_line(summary: LatencySummaryDocument) -> str:
-    peaks = f"in use {quantity(summary['peak_memory_bytes'], 'B')}, arena {quantity(summary['arena_bytes'], 'B')}"
-    process = quantity(summary["peak_resident_bytes"], "B")
+    peaks = summary["peak_memory_bytes"], summary["arena_bytes"], summary["peak_resident_bytes"]
+    used, arena, process = (quantity(peak, "B") for peak in peaks)
     balance = summary["pool_balance_share"]
     shared = "" if balance is None else f"; pool balance {percent(balance)}"
-    return f"peak memory: {peaks}, process {process}{shared}"
-
-
-def _figures(summary: LatencySummaryDocument) -> list[list[str]]:
-    figures = {
-        **percentiles(summary),
-        "mean": (summary["mean_us"], summary["mean_low_us"], summary["mean_high_us"]),
-        "jitter": (summary["jitter_us"], summary["jitter_low_us"], summary["jitter_high_us"]),
-    }
-    return [[name, *(duration(time_us, 4) for time_us in times_us)] for name, times_us in figures.items()]
+    return f"peak memory: in use {used}, arena {arena}, process {process}{shared}"
 
 
 def _slowest(nodes: Sequence[NodeLatencyRow], total_us: float) -> str:

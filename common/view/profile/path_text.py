@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common.graphs.sums import ratio
 from common.table_rows import CriticalPathRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, significant
@@ -38,19 +39,9 @@ def path_report(
 ) -> str:
     """Return the totals, the largest nodes of the critical path, and the what-if table if there are cases.
 
-    Args:
-        totals: the figures of the whole graph.
-        unranked: nodes whose time the profiler's own cost dominates.
-        cases: ``name``, ``factor``, ``node_count``, ``span_us`` and ``sequential_us`` of each what-if.
-        labels: of every executed node.
+    ``unranked`` are nodes whose time the profiler's own cost dominates. A case has ``name``, ``factor``,
+    ``node_count``, ``span_us`` and ``sequential_us``.
     """
-    parts = [totals_lines(totals), path_table(totals, path, unranked, labels)]
-    if cases:
-        parts.append(what_if_table(totals, cases))
-    return "\n\n".join(parts)
-
-
-def totals_lines(totals: PathTotals) -> str:
     gap = f"work + gap of {duration(totals.gap_us)}" if totals.gap_us is not None else "work; the gap is unknown"
     rows = (
         ("span", duration(totals.span_us), "longest chain of dependent nodes: no executor is faster"),
@@ -58,7 +49,9 @@ def totals_lines(totals: PathTotals) -> str:
         ("parallelism", _ratio(totals.parallelism), "work / span: what running nodes in parallel gains at most"),
         ("makespan", duration(totals.makespan_us), f"{gap}: ONNX Runtime's sequential executor"),
     )
-    return "\n".join(f"{label:<12} {value:>8}  {meaning}" for label, value, meaning in rows)
+    lines = "\n".join(f"{label:<12} {value:>8}  {meaning}" for label, value, meaning in rows)
+    parts = [lines, path_table(totals, path, unranked, labels), *([what_if_table(totals, cases)] if cases else [])]
+    return "\n\n".join(parts)
 
 
 def path_table(
@@ -75,10 +68,7 @@ def path_table(
     ranked = [row for row in path if row["executed_node"] not in unranked]
     ranked.sort(key=lambda row: -row["node_latency_us"])
     dominated = [row for row in path if row["executed_node"] in unranked]
-    last = [
-        *_sums("more", ranked[TOP:]),
-        *_sums("unranked: within the cost of profiling", dominated),
-    ]
+    last = [*_sums("more", ranked[TOP:]), *_sums("unranked: within the cost of profiling", dominated)]
     title = f"critical path: {len(path)} of {totals.node_count} nodes"
     shown = sorted(ranked[:TOP], key=lambda row: row["position_index"])
     return f"{title}\n{columns.text(shown, last=last)}"
@@ -99,15 +89,11 @@ def what_if_table(totals: PathTotals, cases: Sequence[Mapping[str, Any]]) -> str
         TableColumn("what if", lambda case: f"{case['name']} {case['factor']:g}x faster"),
         TableColumn("nodes", lambda case: str(case["node_count"])),
         TableColumn("span", lambda case: duration(case["span_us"])),
-        TableColumn("gain", lambda case: _gain(totals.span_us, case["span_us"])),
+        TableColumn("gain", lambda case: _ratio(ratio(totals.span_us, case["span_us"]))),
         TableColumn("makespan", lambda case: duration(case["sequential_us"])),
-        TableColumn("gain", lambda case: _gain(totals.makespan_us, case["sequential_us"])),
+        TableColumn("gain", lambda case: _ratio(ratio(totals.makespan_us, case["sequential_us"]))),
     )
     return columns.text(cases)
-
-
-def _gain(before_us: float, after_us: float | None) -> str:
-    return _ratio(before_us / after_us if after_us else None)
 
 
 def _ratio(value: float | None) -> str:

@@ -9,13 +9,7 @@ from common.table_rows import ProviderLayersRow
 from common.view.tables import Table, TableColumn
 from common.view.text import WIDTH, duration, percent
 
-LABELS = (
-    ("package", "package"),
-    ("needs", "needs"),
-    ("platforms", "runs on"),
-    ("trace", "trace"),
-    ("measuring", "options"),
-)
+LABELS = {"package": "package", "needs": "needs", "platforms": "runs on", "trace": "trace", "measuring": "options"}
 INDENT = 11
 SHOWN_LAYERS = 10
 PROVIDERS: Table[Mapping[str, str]] = Table(
@@ -38,15 +32,10 @@ def provider_report(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _details(row: Mapping[str, str]) -> str:
     """Return a paragraph: the name, then each column with its label."""
-    lines = [row["name"]]
-    for column, label in LABELS:
-        lines += wrap(
-            row[column],
-            WIDTH,
-            initial_indent=f"  {label}".ljust(INDENT),
-            subsequent_indent=" " * INDENT,
-            break_on_hyphens=False,
-        )
+    lines, indent = [row["name"]], " " * INDENT
+    for column, label in LABELS.items():
+        start = f"  {label}".ljust(INDENT)
+        lines += wrap(row[column], WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
     return "\n".join(lines)
 
 

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from common.view.groups import gap_text
-from common.view.key_nodes import KeyNode
+from common.view.groups import KeyNode, gap_text
 from common.view.placing import spread
 from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, mark, new_figure, with_side_column
 from common.view.text import duration, percent, significant
@@ -25,12 +24,7 @@ NUMBER_GAP_SHARE = 0.022  # of the width, between two numbers
 
 
 def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode], gap: float | None = None) -> Figure:
-    """Draw a Gantt chart in lanes.
-
-    Args:
-        keys: nodes to mark by number.
-        gap: its share of the latency where it comes before any operator.
-    """
+    """Draw a Gantt chart in lanes; ``gap`` is its share of the latency where it comes before any operator."""
     drawn = schedule.nlargest(MAX_DRAWN, "node_latency_us", keep="first").sort_values("execution_index")
     lanes = pack_lanes(drawn)
     placed = drawn[drawn["executed_node"].isin(lanes)]
@@ -51,7 +45,13 @@ def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode], gap: float | 
     _name_lanes(axes, max(lanes.values(), default=0))
     details = _details(schedule, keys)
     list_keys(side, [key for key in keys if key.name in details], details)
-    _explain(side, len(drawn) < len(schedule))
+    patches = [
+        *([Patch(color=PALE, label="short nodes, not drawn one by one")] if len(drawn) < len(schedule) else []),
+        Patch(color=VERMILLION, label="on the critical path"),
+        Patch(color=SKY, label="off the critical path"),
+        Patch(color=GREY, label="slack: may finish as late as this"),
+    ]
+    side.legend(handles=patches, loc="lower left", fontsize=8, borderpad=0)
     return figure
 
 
@@ -78,20 +78,19 @@ def _title(schedule: pd.DataFrame, gap: float | None) -> str:
 
 
 def _subtitle(schedule: pd.DataFrame, drawn: pd.DataFrame) -> str:
-    text = "ONNX Runtime's default executor takes one node after another; the lanes below show what dependencies allow"
     if rest := len(schedule) - len(drawn):
         share = 1 - drawn["node_latency_us"].sum() / schedule["node_latency_us"].sum()
-        text = f"{len(drawn)} of {len(schedule)} nodes drawn; {rest} short ones ({percent(share)} of the work) are not"
-    return text
+        return f"{len(drawn)} of {len(schedule)} nodes drawn; {rest} short ones ({percent(share)} of the work) are not"
+    return "ONNX Runtime's default executor takes one node after another; the lanes below show what dependencies allow"
 
 
 def _draw_lane(axes: Axes, y: float, rows: pd.DataFrame, start: str, line: float) -> None:
     for is_critical, colour in ((True, VERMILLION), (False, SKY)):
         drawn = rows[rows["is_critical"] == is_critical]
-        bars = list(zip(drawn[start] * 1e-3, drawn["node_latency_us"] * 1e-3, strict=True))
+        extents = list(zip(drawn[start] * 1e-3, drawn["node_latency_us"] * 1e-3, strict=True))
         spot = (y - BAR_HEIGHT / 2, BAR_HEIGHT)
-        drawn_bars = axes.broken_barh(bars, spot, facecolor=colour, edgecolor="white", linewidth=line)
-        mark(drawn_bars, ([name] for name in drawn["executed_node"]))
+        bars = axes.broken_barh(extents, spot, facecolor=colour, edgecolor="white", linewidth=line)
+        mark(bars, ([name] for name in drawn["executed_node"]))
 
 
 def _draw_slack(axes: Axes, y: float, rows: pd.DataFrame) -> None:
@@ -113,10 +112,9 @@ def _number(axes: Axes, y: float, rows: pd.DataFrame, start: str, keys: Sequence
 
 
 def _name_lanes(axes: Axes, last_lane: int) -> None:
-    names = {0.0: "as run", 1.4: "critical\npath"} | {
-        1.4 + lane: f"parallel\nlane {lane}" for lane in range(1, last_lane + 1)
-    }
-    axes.set_yticks(list(names), list(names.values()))
+    lanes = range(1, last_lane + 1)
+    names = ["as run", "critical\npath", *(f"parallel\nlane {lane}" for lane in lanes)]
+    axes.set_yticks([0.0, 1.4, *(1.4 + lane for lane in lanes)], names)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(3.0, 2.0 + last_lane), -0.9)
     axes.spines["left"].set_visible(False)
@@ -130,13 +128,3 @@ def _details(schedule: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
         slack = "critical" if row["is_critical"] else f"slack {duration(row['slack_us'])}"
         details[row["executed_node"]] = f"{duration(row['node_latency_us'])} · {slack}"
     return details
-
-
-def _explain(side: Axes, has_undrawn: bool) -> None:
-    patches = [
-        *([Patch(color=PALE, label="short nodes, not drawn one by one")] if has_undrawn else []),
-        Patch(color=VERMILLION, label="on the critical path"),
-        Patch(color=SKY, label="off the critical path"),
-        Patch(color=GREY, label="slack: may finish as late as this"),
-    ]
-    side.legend(handles=patches, loc="lower left", fontsize=8, borderpad=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
@@ -22,6 +24,7 @@ EXPRESSIONS: Mapping[str, Literal["macs_expression", "flops_expression", "bytes_
     "bytes": "bytes_expression",
 }
 KNOWN_DOMAINS = (ONNX, MACHINE_LEARNING, MICROSOFT)
+SPOKEN = {"macs": "MACs", "flops": "FLOPs", "bytes": "moved"}
 SYMBOLIC = table_of_cells("op_type", "nodes", "MACs", left=(0, 2))
 
 
@@ -56,10 +59,7 @@ def symbolic_report(
 ) -> str:
     """Return MACs by operator type as expressions over the unbound dimensions, and the totals.
 
-    Args:
-        macs: sum of the MACs by operator type, for types that have any.
-        totals: sum over all nodes by figure.
-        of_either: nodes of branches of equal cost, which is that of their If.
+    ``macs`` are for types that have any. ``of_either`` are nodes of branches of equal cost, which is that of their If.
     """
     node_counts = Counter(row["op_type"] for row in metrics)
     counted = [row for row in metrics if row["source_node"] not in of_either]
@@ -83,16 +83,12 @@ def work_report(
 ) -> str:
     """Return counts, MACs, FLOPs and bytes by operator type, the largest first; sums leave out unknowns.
 
-    Args:
-        bounds: the most that a total can be, by figure; None where there is no bound.
-        of_either: nodes of branches of equal cost, which is that of their If.
+    ``bounds`` are the most that each total can be, where there is a bound; ``of_either`` as above.
     """
     counted = [row for row in metrics if row["source_node"] not in of_either]
     unknown: dict[str, int] = {name: sum(row[name] is None for row in counted) for name in FIGURES}
-    by_type: dict[str, list[OpMetricsRow]] = {}
-    for row in metrics:
-        by_type.setdefault(row["op_type"], []).append(row)
-    types = [WorkTotals.of(op_type, by_type[op_type]) for op_type in sorted(by_type)]
+    ordered = sorted(metrics, key=itemgetter("op_type"))
+    types = [WorkTotals.of(op_type, [*rows]) for op_type, rows in groupby(ordered, itemgetter("op_type"))]
     types.sort(key=lambda totals: (_or_less(totals.macs), _or_less(totals.flops), totals.node_count), reverse=True)
     sums = {name: _known_sum(metrics, name) for name in FIGURES}
     known = (None if unknown[name] and not value else value for name, value in sums.items())  # empty, never zero
@@ -109,22 +105,15 @@ def work_report(
     lines = [columns.text([*types, total])]
     if unknown["flops"]:
         lines.append(f"totals leave out {unknown['flops']} of {len(metrics)} nodes, whose work is unknown")
-    return "\n".join([*lines, *_bound_line({name: value for name, value in bounds.items() if unknown[name]})])
+    most = {name: bound for name, bound in bounds.items() if unknown[name] and bound is not None}
+    if texts := [f"{quantity(value, 'B' if name == 'bytes' else '')} {SPOKEN[name]}" for name, value in most.items()]:
+        lines.append(f"at most {', '.join(texts)}, including nodes whose work depends on data")
+    return "\n".join(lines)
 
 
 def _or_less(value: float | None) -> float:
     """Return a figure by which types are ordered; unknowns come last."""
     return -1.0 if value is None else value
-
-
-def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
-    known = {name: value for name, value in bounds.items() if value is not None}
-    texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in known.items()]
-    return [f"at most {', '.join(texts)}, including nodes whose work depends on data"] if texts else []
-
-
-def _label(name: str) -> str:
-    return {"macs": "MACs", "flops": "FLOPs", "bytes": "moved"}[name]
 
 
 def left_out(
@@ -136,12 +125,10 @@ def left_out(
 ) -> list[str]:
     """Return notes on what the totals leave out, by operator type, and why.
 
-    Args:
-        unbound: dimensions that are symbols.
-        settled: nodes whose shapes given inputs settle.
-        of_either: nodes of branches of equal cost, which is that of their If.
+    ``unbound`` are dimensions that are symbols, ``settled`` nodes whose shapes given inputs settle.
     """
-    is_open = [row for row in metrics if _is_open(row) and row["source_node"] not in of_either]
+    counted = [row for row in metrics if row["is_counted"] and row["source_node"] not in of_either]
+    is_open = [row for row in counted if row["flops"] is None and not row["flops_expression"]]
     once = [row for row in is_open if row["execution_count"] is not None]
     open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
     bind = "bind them with <dim>, or " if unbound else ""
@@ -160,17 +147,11 @@ def left_out(
     return [f"{why} {_by_type(rows)}: totals leave them out; {remedy}" for rows, why, remedy in reasons if rows]
 
 
-def _is_open(row: OpMetricsRow) -> bool:
-    """Return whether a formula counts a node, and its work is unknown all the same."""
-    return row["flops"] is None and row["is_counted"] and not row["flops_expression"]
-
-
 def _rest_of_uncounted(rows: Iterable[OpMetricsRow]) -> str:
     """Return what is known of nodes without a formula; a custom operator can be exported so that one counts it."""
-    text = "<op_roofline> has their times, but no rates"
-    if all(row["domain"] in KNOWN_DOMAINS for row in rows):
-        return text
-    return f"{text}; a custom operator that is exported as a function of ONNX's operators is counted"
+    is_custom = any(row["domain"] not in KNOWN_DOMAINS for row in rows)
+    more = "; a custom operator that is exported as a function of ONNX's operators is counted" * is_custom
+    return f"<op_roofline> has their times, but no rates{more}"
 
 
 def _by_type(rows: Iterable[OpMetricsRow]) -> str:

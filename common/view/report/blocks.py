@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
 
 from common.messages.names import shorten
 from common.table_rows import ExecutedEdgesRow, OpRooflineRow
@@ -26,13 +25,9 @@ STEPS = 5  # shades of the time
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A module of the model, or some nodes that follow one another.
+    """A module of the model, or some nodes that follow one another, in the order of execution.
 
-    Attributes:
-        nodes: full names of its executed nodes, in the order of execution.
-        latency_share: of the whole model.
-        bound: the bound that most of this time has; empty where none is known.
-        card_share: of this time, what a plan takes to the card; None without a plan.
+    ``bound`` is that of most of the time, if known; ``card_share`` is what a plan takes to the card, None without one.
     """
 
     name: str
@@ -63,23 +58,17 @@ def blocks_of(
 ) -> list[Block]:
     """Return the blocks of a model in the order of execution.
 
-    Args:
-        modules: of each executed node, the outermost first.
-        on_card: executed nodes that a plan computes on the card; None without a plan.
+    ``modules`` are those of each executed node, the outermost first; ``on_card`` is None without a plan.
     """
     nodes = [row for row in roofline if row["row_kind"] != "gap"]
     nodes.sort(key=lambda row: math.inf if row["execution_index"] is None else row["execution_index"])
     if not nodes:
         return []
     share = {row["executed_node"]: row["latency_share"] for row in nodes}
-    groups = _by_module([*share], modules, share)
-    if len(groups) > MOST_BLOCKS:
-        groups = _in_stretches(groups)
+    groups = _in_stretches(_by_module([*share], modules, share))
     by_name, card = {row["executed_node"]: row for row in nodes}, None if on_card is None else set(on_card)
-    return [
-        _block("/".join(path) or "outside the modules", [by_name[name] for name in names], card)
-        for path, names in groups
-    ]
+    named = ((path or "outside the modules", [by_name[name] for name in names]) for path, names in groups)
+    return [_block(path, rows, card) for path, rows in named]
 
 
 def _by_module(
@@ -105,15 +94,13 @@ def _by_module(
         whole |= parts.keys() & {path}
 
 
-def _in_stretches(groups: Sequence[tuple[Path, list[str]]]) -> list[tuple[Path, list[str]]]:
-    """Return blocks that are too many as a few stretches of neighbours, each named after its first and last one."""
+def _in_stretches(groups: Sequence[tuple[Path, list[str]]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield blocks that are too many as a few stretches of neighbours, each named after its first and last one."""
     size = -(-len(groups) // MOST_BLOCKS)
-    stretches: list[tuple[Path, list[str]]] = []
     for start in range(0, len(groups), size):
         part = groups[start : start + size]
         ends = dict.fromkeys(("/".join(part[0][0]), "/".join(part[-1][0])))
-        stretches.append(((" … ".join(ends),), [name for _, names in part for name in names]))
-    return stretches
+        yield " … ".join(ends), [name for _, names in part for name in names]
 
 
 def _block(name: str, rows: Sequence[OpRooflineRow], on_card: set[str] | None) -> Block:
@@ -132,15 +119,12 @@ def _block(name: str, rows: Sequence[OpRooflineRow], on_card: set[str] | None) -
 def edges_between(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow]) -> dict[tuple[int, int], float]:
     """Return the bytes that pass between two blocks, by their places."""
     place = {name: index for index, block in enumerate(blocks) for name in block.nodes}
-    between: dict[tuple[int, int], float] = {}
-    seen: set[tuple[int, int, str]] = set()
+    tensors: dict[tuple[int, int], dict[str, float]] = {}  # each passes between two blocks once
     for edge in edges:
         first, last = place.get(edge["producer"]), place.get(edge["consumer"])
-        if first is None or last is None or first == last or (first, last, edge["tensor"]) in seen:
-            continue
-        seen.add((first, last, edge["tensor"]))
-        between[first, last] = between.get((first, last), 0.0) + (edge["tensor_bytes"] or 0.0)
-    return between
+        if first is not None and last is not None and first != last:
+            tensors.setdefault((first, last), {}).setdefault(edge["tensor"], edge["tensor_bytes"] or 0.0)
+    return {ends: sum(sizes.values(), 0.0) for ends, sizes in tensors.items()}
 
 
 def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
@@ -153,12 +137,7 @@ def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def block_graph(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow], numbers: Mapping[str, int]) -> str:
-    """Return the graph as HTML: boxes coloured by time, bound or plan, chosen without a script.
-
-    Args:
-        blocks: in the order of execution.
-        numbers: of the executed nodes.
-    """
+    """Return the graph as HTML: boxes coloured by time, bound or plan, chosen without a script."""
     if not blocks:
         return ""
     between = edges_between(blocks, edges)
@@ -170,11 +149,8 @@ def block_graph(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow], numb
     ]
     most_us = max(block.latency_us for block in blocks) or 1.0
     boxes = [_box(block, place, most_us, numbers) for block, place in zip(blocks, places, strict=True)]
-    drawing = (
-        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="Graph of the model by blocks">\n'
-        + "\n".join([*lines, *boxes])
-        + "\n</svg>"
-    )
+    head = f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="Graph of the model by blocks">'
+    drawing = "\n".join([head, *lines, *boxes, "</svg>"])
     has_plan = any(block.card_share is not None for block in blocks)
     return f'<div class="choose">{_choice(has_plan)}\n<div class="blocks">{drawing}</div></div>'
 
@@ -203,8 +179,8 @@ def _places(level: Sequence[int]) -> tuple[list[Box], float]:
     rows = -(-count // columns)
     whole = WIDTH / columns
     places: dict[int, Box] = {}
-    for at, group in groupby(sorted(range(len(level)), key=lambda index: level[index]), key=lambda index: level[index]):
-        beside = [*group]
+    for at in sorted({*level}):
+        beside = [index for index, of_box in enumerate(level) if of_box == at]
         column, row = divmod(at, rows)
         width = (whole - GAP * (len(beside) + 1)) / len(beside)
         for order, index in enumerate(beside):
@@ -231,7 +207,8 @@ def _edge(start: Box, end: Box, is_next: bool, size: float, count: int) -> str:
 def _box(block: Block, place: Box, most_us: float, numbers: Mapping[str, int]) -> str:
     left, top, width = place.left, place.top, place.width
     step = max(1, min(STEPS, -int(-STEPS * block.latency_us // most_us)))
-    plan = "" if block.card_share is None else _planned(block.card_share)
+    share = block.card_share
+    plan = "" if share is None else "card" if share > 0.99 else "part" if share > 0.01 else "host"
     about = " ".join(str(numbers[name]) for name in block.nodes)
     room = int((width - 8) / CHARACTER_WIDTH)
     name = shorten(block.name, max(room, 2))
@@ -246,17 +223,9 @@ def _box(block: Block, place: Box, most_us: float, numbers: Mapping[str, int]) -
     )
 
 
-def _planned(card_share: float) -> str:
-    return "card" if card_share > 0.99 else "part" if card_share > 0.01 else "host"
-
-
 def _title(block: Block) -> str:
-    count = len(block.nodes)
-    parts = [
-        f"{count} node{'s' * (count > 1)}",
-        duration(block.latency_us),
-        f"{percent(block.latency_share)} of the latency",
-    ]
+    count = f"{len(block.nodes)} node{'s' * (len(block.nodes) > 1)}"
+    parts = [count, duration(block.latency_us), f"{percent(block.latency_share)} of the latency"]
     parts += [f"mostly {block.bound}-bound"] if block.bound else []
     parts += [] if block.card_share is None else [f"{percent(block.card_share, 0)} of its time on the card"]
     return f"{block.name}: {', '.join(parts)}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
+from operator import itemgetter
+from typing import NamedTuple
 
 from common.table_rows import (
     DesignPointsRow,
@@ -25,8 +26,7 @@ from common.view.report.warnings_text import by_effect
 from common.view.text import MISSING, duration, joules, percent, significant
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
+class KeyFigure(NamedTuple):
     """A figure and its basis (``detail``); ``section`` is the part of the report that says more."""
 
     name: str
@@ -52,10 +52,7 @@ def key_figures(findings: Findings) -> list[KeyFigure]:
 def head(findings: Findings, first: Mapping[str, list[str]], plain: Callable[[str], str]) -> str:
     """Return the head below the answer: model and host, what would change the answer, the first notes, key figures.
 
-    Args:
-        findings: tables, documents and records of the stages.
-        first: the most important notes by what they endanger.
-        plain: spells out the names in angle brackets.
+    ``first`` are these notes by what they endanger; ``plain`` spells out the names in angle brackets.
     """
     figures = "\n".join(
         f'<div><dt><a href="#{figure.section}">{escape(figure.name)}</a></dt>'
@@ -64,14 +61,12 @@ def head(findings: Findings, first: Mapping[str, list[str]], plain: Callable[[st
         for figure in key_figures(findings)
     )
     changes = bullet_list(map(plain, outlook(findings.tables)))
-    notes = "".join(
-        f"<h3>Warnings that {effect}</h3>{bullet_list(lines)}" for effect, lines in by_effect(first).items()
-    )
+    effects = by_effect(first).items()
+    notes = "".join(f"<h3>Warnings that {effect}</h3>{bullet_list(lines)}" for effect, lines in effects)
     origin = findings.origin()
     facts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
-    about = f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>'
     parts = [
-        about,
+        f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>',
         f"<h2>{outlook_title(findings.tables)}</h2>{changes}" if changes else "",
         f'<div class="first"><h2>Warnings</h2>{notes}<p><a href="#notes">all notes</a></p></div>' if notes else "",
         f'<h2>Key figures</h2>\n<dl class="figures">\n{figures}\n</dl>' if figures else "",
@@ -101,9 +96,8 @@ def _span(low_us: float | None, high_us: float | None) -> str:
 
 
 def _operators(findings: Findings) -> list[KeyFigure]:
-    roofline = findings.tables.get("op_roofline")
-    groups = [] if roofline is None else by_op_type(roofline)
-    if roofline is None or not groups:
+    roofline = findings.tables.get("op_roofline", ())
+    if not (groups := by_op_type(roofline)):
         return []
     most = groups[0]
     detail = f"{percent(most.latency_share)} of the latency"
@@ -157,14 +151,11 @@ def _load(summary: LoadSummaryDocument | None) -> list[KeyFigure]:
     rate = f"{significant(summary['answered_requests_per_s'])} requests/s"
     if summary["request_p99_us"] is None:
         return [KeyFigure("Load test", rate, summary["validity"], "load")]
-    limits = _span(summary["request_p99_low_us"], summary["request_p99_high_us"])
-    detail = f"{limits}at {rate}, {summary['validity']}"
+    detail = f"{_span(summary['request_p99_low_us'], summary['request_p99_high_us'])}at {rate}, {summary['validity']}"
     return [KeyFigure("Load test, p99", duration(summary["request_p99_us"]), detail, "load")]
 
 
 def _design(points: Sequence[DesignPointsRow]) -> list[KeyFigure]:
     products = [(edp, point["design"]) for point in points if (edp := point["edp_pj_cycles"]) is not None]
-    if not products:
-        return []
-    edp, design = min(products, key=lambda product: product[0])
-    return [KeyFigure("Best accelerator", design, f"EDP {edp:.4e} pJ·cycles", "design")]
+    best = sorted(products, key=itemgetter(0))[:1]
+    return [KeyFigure("Best accelerator", design, f"EDP {edp:.4e} pJ·cycles", "design") for edp, design in best]

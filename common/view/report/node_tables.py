@@ -1,13 +1,35 @@
-"""Tables of the report on executed nodes: each row lights up with its node in pictures and in the graph."""
+"""Tables of the report on the host, and on executed nodes, whose rows light up with them in pictures and graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-from common.table_rows import CriticalPathRow, OpRooflineRow, OpsProfileRow
-from common.view.findings import Findings
-from common.view.tables import Table, TableColumn, rows_left_out
+from common.table_rows import CriticalPathRow, HostCeilingsDocument, OpRooflineRow, OpsProfileRow
+from common.view.findings import Findings, StageRecord
+from common.view.groups import OperatorTypeTotals, by_op_type
+from common.view.tables import Table, TableColumn, rows_left_out, table_of_cells
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
+
+OPERATORS: Table[OperatorTypeTotals] = Table(
+    TableColumn("operator", lambda group: group.name),
+    TableColumn("nodes", lambda group: str(group.node_count)),
+    TableColumn("time", lambda group: duration(group.latency_us)),
+    TableColumn("of latency", lambda group: percent(group.latency_share)),
+    TableColumn("work", lambda group: quantity(group.flops, "FLOP")),
+    TableColumn("attained", lambda group: quantity(group.attained_flop_per_s, "FLOP/s")),
+    TableColumn("of roof", lambda group: percent(group.roof_share, 0)),
+    TableColumn("bound", lambda group: group.bound),
+)
+CEILINGS = table_of_cells("", "at all threads", "at one")
+STAGES: Table[StageRecord] = Table(
+    TableColumn("command", lambda stage: stage.command),
+    TableColumn("model id", lambda stage: stage.model_id[:12] or MISSING),
+    TableColumn("model", lambda stage: stage.model_path or MISSING),
+    TableColumn("host", lambda stage: ", ".join(f"{key} {value}" for key, value in stage.host.items())),
+    TableColumn("tools", lambda stage: ", ".join(f"{key} {value}" for key, value in stage.tools.items())),
+)
+SETTINGS = table_of_cells("stage", "setting", "value", "from")
 
 
 def node_table(findings: Findings, most_rows: int) -> str:
@@ -22,11 +44,11 @@ def node_table(findings: Findings, most_rows: int) -> str:
         TableColumn("of latency", lambda row: percent(row["latency_share"])),
         TableColumn("work", lambda row: quantity(row["flops"], "FLOP")),
         TableColumn("traffic", lambda row: quantity(row["bytes"], "B")),
-        TableColumn("FLOP/byte", _intensity),
+        TableColumn("FLOP/byte", lambda row: significant(row["arithmetic_intensity_flop_per_byte"])),
         TableColumn("attained", lambda row: quantity(row["attained_flop_per_s"], "FLOP/s")),
         TableColumn("of roof", lambda row: percent(row["roof_share"], 0) + " above" * row["is_above_roof"]),
         TableColumn("bound", lambda row: row["bound"]),
-        *(_looked_up(header, texts) for header, texts in _of_other_tables(findings).items()),
+        *(TableColumn(header, partial(_looked_up, texts)) for header, texts in _of_other_tables(findings).items()),
         TableColumn("executed as", lambda row: row["executed_node"]),
     )
     starred = "* dominated by the profiler's correction. " * any(row["is_correction_dominated"] for row in nodes)
@@ -34,13 +56,8 @@ def node_table(findings: Findings, most_rows: int) -> str:
     return columns.html(nodes, starred + rows_left_out(nodes, every, "op_roofline.csv"), about)
 
 
-def _intensity(row: OpRooflineRow) -> str:
-    intensity = row["arithmetic_intensity_flop_per_byte"]
-    return MISSING if intensity is None else significant(intensity)
-
-
-def _looked_up(header: str, texts: Mapping[str, str]) -> TableColumn[OpRooflineRow]:
-    return TableColumn(header, lambda row: texts.get(row["executed_node"], MISSING))
+def _looked_up(texts: Mapping[str, str], row: OpRooflineRow) -> str:
+    return texts.get(row["executed_node"], MISSING)
 
 
 def _of_other_tables(findings: Findings) -> dict[str, dict[str, str]]:
@@ -87,11 +104,45 @@ def energy_table(findings: Findings, most_rows: int) -> str:
         TableColumn("static", lambda row: joules(row["static_energy_uj"])),
         TableColumn("source", lambda row: row["energy_source"]),
     )
-    shown = sorted(profile, key=_energy_last_if_unknown)[:most_rows]
+    # Unknown energies come last.
+    shown = sorted(profile, key=lambda row: (row["energy_uj"] is None, -(row["energy_uj"] or 0.0)))[:most_rows]
     about = [[numbers[row["executed_node"]]] for row in shown]
     return columns.html(shown, rows_left_out(shown, profile, "ops_profile.csv"), about)
 
 
-def _energy_last_if_unknown(row: OpsProfileRow) -> tuple[bool, float]:
-    energy_uj = row["energy_uj"]
-    return energy_uj is None, -(energy_uj or 0.0)
+def operator_table(roofline: Sequence[OpRooflineRow]) -> str:
+    gaps = [
+        ["gap between nodes", MISSING, duration(row["node_latency_us"]), percent(row["latency_share"])]
+        for row in roofline
+        if row["row_kind"] == "gap"
+    ]
+    return OPERATORS.html(by_op_type(roofline), last=[[*gap, MISSING, MISSING, MISSING, ""] for gap in gaps])
+
+
+def ceiling_table(ceilings: HostCeilingsDocument | None) -> str:
+    if ceilings is None:
+        return ""
+    rates = (
+        ("fp32 peak", ceilings["peak_flop_per_s"], ceilings["one_thread_peak_flop_per_s"], "FLOP/s"),
+        ("int8 peak", ceilings["int8_op_per_s"], ceilings["one_thread_int8_op_per_s"], "OP/s"),
+        ("memory", ceilings["memory_bytes_per_s"], ceilings["one_thread_memory_bytes_per_s"], "B/s"),
+        ("cache", ceilings["cache_bytes_per_s"], ceilings["one_thread_cache_bytes_per_s"], "B/s"),
+    )
+    rows = [
+        *([name, quantity(all_threads, unit), quantity(one, unit)] for name, all_threads, one, unit in rates),
+        ["threads", str(ceilings["threads"]), "1"],
+        ["reached by", str(ceilings["peak_operator"]), ""],
+        ["processor", str(ceilings["cpu_model"]), ""],
+        ["stable", "yes" if ceilings["stable"] else "no", ""],
+    ]
+    return CEILINGS.html(rows)
+
+
+def provenance_tables(stages: Sequence[StageRecord]) -> str:
+    """Return the command, model, host and tools of every stage, and each setting with its origin."""
+    settings = [
+        [stage.script, name, str(entry.get("value")), str(entry.get("from"))]
+        for stage in stages
+        for name, entry in stage.settings.items()
+    ]
+    return STAGES.html(stages) + SETTINGS.html(settings)

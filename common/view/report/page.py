@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from common.view.comparison.comparison_tables import difference_table
 from common.view.comparison.history_tables import history_section
-from common.view.design.html_tables import design_tables
+from common.view.design.text_tables import design_tables
 from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
-from common.view.load.html_tables import load_section
+from common.view.load.search_text import load_section
 from common.view.node_labels import modules_of
 from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.decode_text import PLANS as DECODE_PLANS
@@ -22,8 +22,14 @@ from common.view.plan.what_if_text import WHAT_IF
 from common.view.profile.generation_text import PHASES
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
-from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
-from common.view.report.node_tables import energy_table, node_table, path_table
+from common.view.report.node_tables import (
+    ceiling_table,
+    energy_table,
+    node_table,
+    operator_table,
+    path_table,
+    provenance_tables,
+)
 from common.view.report.plan_tables import (
     FRONT,
     candidate_table,
@@ -49,14 +55,7 @@ def report_html(
     captions: Mapping[str, str],
     plain: Callable[[str], str] = str,
 ) -> str:
-    """Return the page, with as many rows of nodes as ``MOST_BYTES`` allow.
-
-    Args:
-        findings: tables, documents and records of the stages.
-        pictures: SVG by the name of the picture.
-        captions: of the pictures, by their names.
-        plain: spells out the names in angle brackets.
-    """
+    """Return the page with its pictures in SVG, and as many rows of nodes as ``MOST_BYTES`` allow."""
     drawings = "\n".join(figure(name, captions[name], svg) for name, svg in pictures.items())
     for most_rows in MOST_ROWS:
         text = _page(findings, summary, drawings, plain, most_rows)
@@ -67,7 +66,12 @@ def report_html(
 
 def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str], str], most_rows: int) -> str:
     warnings = sorted_warnings(findings, plain)
-    sections = _sections(findings, summary, drawings, note_groups(warnings), most_rows)
+    notes = "\n".join(
+        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}"
+        for endangered, lines in warnings.items()
+        if lines
+    )
+    sections = _sections(findings, summary, drawings, notes, most_rows)
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
     model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
     answer = plain(answer_of(findings))
@@ -84,6 +88,7 @@ def _sections(
     """Return title and content of each section by its anchor; one without its tables has no content."""
     tables, documents = findings.tables, findings.documents
     plan, front = tables.get("offload_plan", ()), tables.get("offload_front", ())
+    replica_rates = tables.get("replica_rates", ())
     compared, speedup = tables.get("offload_comparison", ()), tables.get("speedup", ())
     is_judged = not is_not_judged(tables.get("offload_verdict"))
     bottlenecks = partial(bottleneck_table, labels=findings.labels(), marks=findings.marks())
@@ -106,10 +111,7 @@ def _sections(
         "front": ("Front: latency, throughput, energy", FRONT.html(front)),
         "replicas": ("Replicas: frames per second", PLANS.html(tables.get("replica_plans", ()))),
         "replica-places": ("Replicas by region", PLACES.html(tables.get("replica_plans", ()))),
-        "replica-rates": (
-            "Replicas: what each resource allows",
-            RATES_BY_DIVISION.html(tables.get("replica_rates", ())),
-        ),
+        "replica-rates": ("Replicas: what each resource allows", RATES_BY_DIVISION.html(replica_rates)),
         "speedup": ("Speedup, term by term", speedup_table(speedup, is_judged=is_judged)),
         "since": ("Compared with the baseline", _of(tables.get("comparison"), difference_table)),
         "pair": ("Two models that ran in turn", _of(tables.get("paired_comparison"), difference_table)),
@@ -132,12 +134,3 @@ def graph(findings: Findings) -> str:
     roofline = findings.tables["op_roofline"]
     blocks = blocks_of(roofline, modules_of(roofline), findings.on_card())
     return block_graph(blocks, findings.tables.get("executed_edges", ()), findings.numbers())
-
-
-def note_groups(warnings: Mapping[str, Sequence[str]]) -> str:
-    """Return all notes by what they endanger, the most important first."""
-    return "\n".join(
-        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}"
-        for endangered, lines in warnings.items()
-        if lines
-    )

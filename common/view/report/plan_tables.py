@@ -14,8 +14,18 @@ from common.table_rows import (
 )
 from common.view.html import bullet_list
 from common.view.marks import Marks
-from common.view.plan.answer.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
-from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
+from common.view.plan.answer.cases import (
+    ASSUMED,
+    CASES,
+    RESTS_ON_HOST,
+    SAME,
+    SAME_KERNEL,
+    doubts_of,
+    is_not_judged,
+    is_per_phase,
+    per_phase_last,
+    value_text,
+)
 from common.view.plan.answer.uncertainty_text import UNCERTAINTY, noticed
 from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
 from common.view.plan.verdict_text import verdict_columns
@@ -52,8 +62,6 @@ PLAN: Table[OffloadPlanRow] = Table(
     TableColumn("DSP", lambda row: f"{row['dsp_count']:,.0f}"),
     TableColumn("channels", lambda row: f"{row['memory_channel_count']:,.0f}"),
 )
-COMMENT: TableColumn[OffloadPlanRow] = TableColumn("comment", lambda row: row["comment"])
-UNJUDGED_COMMENT: TableColumn[OffloadPlanRow] = TableColumn("comment", lambda row: _without_speedup(row["comment"]))
 PLANS: Table[OffloadComparisonRow] = Table(
     TableColumn("", lambda row: row["alternative"]),
     TableColumn("on", lambda row: f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz"),
@@ -91,14 +99,14 @@ SPEEDUP: Table[SpeedupRow] = Table(
 
 def plan_table(plan: Sequence[OffloadPlanRow], *, is_judged: bool) -> str:
     """Return the kernels; those of a plan that is not judged have no speedup, not even in their comments."""
+
+    def comment(row: OffloadPlanRow) -> str:
+        """Return the comment on a kernel, of which one part compares it with the host: ``kernel 18.7x (likely)``."""
+        return "; ".join(part for part in row["comment"].split("; ") if is_judged or not part.startswith("kernel "))
+
     is_marked = any(SAME in INTERVAL_ON_CARD.cell(row) for row in plan)
-    columns: Table[OffloadPlanRow] = Table(*PLAN.columns, COMMENT if is_judged else UNJUDGED_COMMENT)
+    columns: Table[OffloadPlanRow] = Table(*PLAN.columns, TableColumn("comment", comment))
     return columns.html(plan, SAME_KERNEL if is_marked else "")
-
-
-def _without_speedup(comment: str) -> str:
-    """Return the comment on a kernel without the part that compares it with the host: ``kernel 18.7x (likely)``."""
-    return "; ".join(part for part in comment.split("; ") if not part.startswith("kernel "))
 
 
 def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool) -> str:

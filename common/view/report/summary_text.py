@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from common.graphs.sums import ratio
-from common.table_rows import (
-    DesignSummaryDocument,
-    Documents,
-    HardwareCountersDocument,
-    LatencySummaryDocument,
-    OpRooflineRow,
-)
+from common.table_rows import Documents, HardwareCountersDocument, LatencySummaryDocument, OpRooflineRow
 from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
-from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
+from common.view.groups import OperatorTypeTotals, TimedRow, by_op_type, leading_gap
 from common.view.plan.answer.headline import headline
 from common.view.plan.decode_text import decode_sentence
 from common.view.plan.engine_text import engine_sentence
-from common.view.plan.verdict_text import offload_lines, outlook, outlook_title
+from common.view.plan.verdict_text import indented, offload_lines, outlook, outlook_title
 from common.view.profile.generation_text import generation_sentence
 from common.view.profile.latency_text import percentiles, profiling_text, steady_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
+from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, span
 
 TOP = 3
 INDENT = 13  # of the text beside a label
@@ -42,15 +37,16 @@ OPERATORS: Table[OperatorTypeTotals] = Table(
 def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> str:
     """Return the summary, the answer first; sections without tables are left out, and the warnings name those tables.
 
-    Args:
-        findings: tables, documents and records of the stages.
-        plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
+    ``plain`` spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
     warnings = sorted_warnings(findings, plain)
-    answer = plain(answer_of(findings))
+    left_out = sum(map(len, warnings.values())) - MOST_IN_SUMMARY
+    more = [f"  {left_out} more in report.html, by what they endanger"] if left_out > 0 else []
+    answer, best = plain(answer_of(findings)), findings.documents.get("design_summary")
+    design = verdict_lines(best).splitlines() if best else []
     sections = {
         outlook_title(findings.tables).upper(): bullets(map(plain, outlook(findings.tables))),
-        "WARNINGS": [*doubt_lines(first_warnings(warnings), has_answer=bool(answer)), *left_out_line(warnings)],
+        "WARNINGS": [*doubt_lines(first_warnings(warnings), has_answer=bool(answer)), *more],
         "LATENCY": [
             *map(plain, latency_lines(findings.documents.get("latency_summary"))),
             *counter_lines(findings.documents.get("hardware_counters")),
@@ -59,7 +55,7 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "CHAIN": schedule_lines(findings),
         "ENERGY": list(map(plain, energy_lines(findings.documents))),
         "OFFLOAD": offload_lines(findings.tables),
-        "DESIGN SPACE": design_lines(findings.documents.get("design_summary")),
+        "DESIGN SPACE": [entry("" if number else "best", line)[0] for number, line in enumerate(design)],
     }
     parts = ["\n".join([*textwrap.wrap(answer, WIDTH, break_on_hyphens=False), heading(findings)])]
     parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
@@ -72,10 +68,9 @@ def answer_of(findings: Findings) -> str:
         return decode_sentence(decoder)
     if "op_roofline" in findings.tables and not findings.tables.get("offload_verdict"):
         return "Not judged: there is no offload plan; run <offload_plan>"
-    if generated := findings.documents.get("generation_summary"):
-        return headline(findings.tables) or generation_sentence(generated)
-    engine = findings.documents.get("engine_summary")
-    return headline(findings.tables) or (engine_sentence(engine) if engine else "")
+    generated, engine = (findings.documents.get("generation_summary"), findings.documents.get("engine_summary"))
+    of_it = generation_sentence(generated) if generated else engine_sentence(engine) if engine else ""
+    return headline(findings.tables) or of_it
 
 
 def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> list[str]:
@@ -84,12 +79,6 @@ def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> lis
     if not has_answer:
         return bullets(line for lines in effects.values() for line in lines)
     return [line for effect, lines in effects.items() for line in (f"  that {effect}", *bullets(lines))]
-
-
-def left_out_line(warnings: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return how many warnings the summary leaves out, if any, and where they are."""
-    count = sum(map(len, warnings.values())) - MOST_IN_SUMMARY
-    return [f"  {count} more in report.html, by what they endanger"] if count > 0 else []
 
 
 def bullets(lines: Iterable[str]) -> list[str]:
@@ -116,9 +105,7 @@ def entry(label: str, text: str) -> list[str]:
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
     """Return a duration with its interval: ``63.1 ms (62.8 ms to 63.5 ms)``."""
-    if low is None or high is None:
-        return duration(value)
-    return f"{duration(value)} ({duration(low)} to {duration(high)})"
+    return duration(value) + ("" if low is None or high is None else f" ({span(low, high, duration)})")
 
 
 def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
@@ -142,8 +129,8 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
     start = summary["steady_start_index"]
     state = "no steady state" if start is None else f"steady: {steady_text(summary)}"
     lines += entry("warm-up", f"{state}; the first {summary['warmup_count']} runs are left out")
-    cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
-    lines += entry("cold start", cold)
+    creation, first = duration(summary["session_creation_us"]), duration(summary["first_run_us"])
+    lines += entry("cold start", f"session {creation}, first run {first}")
     return lines + entry("profiling", profiling_text(summary))
 
 
@@ -162,34 +149,26 @@ def group_lines(findings: Findings) -> list[str]:
     if "op_roofline" not in findings.tables:
         return []
     roofline, gap = findings.tables["op_roofline"], _gap(findings)
-    first = []
-    if gap is not None and leading_gap(roofline) is not None:
-        first = [["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""]]
+    is_first = gap is not None and leading_gap(roofline) is not None
+    first = [["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""]] if gap and is_first else []
     return indented(OPERATORS.text(by_op_type(roofline)[:TOP], first=first, width=78))
 
 
 def node_lines(findings: Findings) -> list[str]:
     """Return the slowest nodes, numbered as in the pictures."""
-    keys = {key.name: key for key in findings.key_nodes()[:TOP]}
+    names = {key.name: f"{key.number} {key.label}" for key in findings.key_nodes()[:TOP]}
     by_name = {row["executed_node"]: row for row in findings.tables.get("op_roofline", ())}
-    if not by_name or not keys:
+    if not by_name or not names:
         return []
     columns: Table[OpRooflineRow] = Table(
-        TableColumn(
-            "slowest node", lambda row: f"{keys[row['executed_node']].number} {keys[row['executed_node']].label}"
-        ),
+        TableColumn("slowest node", lambda row: names[row["executed_node"]]),
         TableColumn("time", lambda row: duration(row["node_latency_us"])),
         TableColumn("share", lambda row: percent(row["latency_share"])),
         TableColumn("attained", lambda row: quantity(row["attained_flop_per_s"], "FLOP/s")),
         TableColumn("of roof", lambda row: percent(row["roof_share"], 0)),
         TableColumn("bound", lambda row: row["bound"], is_left=True),
     )
-    return indented(columns.text((by_name[name] for name in keys), width=78))
-
-
-def indented(text: str) -> list[str]:
-    """Indent each line by two columns."""
-    return textwrap.indent(text, "  ").splitlines()
+    return indented(columns.text((by_name[name] for name in names), width=78))
 
 
 def schedule_lines(findings: Findings) -> list[str]:
@@ -204,8 +183,7 @@ def schedule_lines(findings: Findings) -> list[str]:
     lines = entry("span", f"{duration(span_us)}: the longest chain, {chain} of {len(schedule)} nodes")
     lines += entry("work", f"{duration(work_us)}: all nodes; parallelism = work / span = {parallelism}")
     text = "ONNX Runtime's default executor runs one node after another: makespan = work + gap"
-    gap = _gap(findings)
-    if gap is not None:
+    if (gap := _gap(findings)) is not None:
         gap_us, gap_share = gap
         text += f" = {duration(work_us + gap_us)}; the gap between nodes is {percent(gap_share)} of it"
     return lines + entry("as run", text)
@@ -213,11 +191,8 @@ def schedule_lines(findings: Findings) -> list[str]:
 
 def _gap(findings: Findings) -> tuple[float, float] | None:
     """Return the time between nodes in µs, and its share of the latency."""
-    for nodes in (findings.tables.get("op_roofline", ()), findings.tables.get("ops_profile", ())):
-        for row in nodes:
-            if row["row_kind"] == "gap":
-                return row["node_latency_us"], row["latency_share"]
-    return None
+    nodes: Iterable[TimedRow] = chain(findings.tables.get("op_roofline", ()), findings.tables.get("ops_profile", ()))
+    return next(((row["node_latency_us"], row["latency_share"]) for row in nodes if row["row_kind"] == "gap"), None)
 
 
 def energy_lines(documents: Documents) -> list[str]:
@@ -228,12 +203,9 @@ def energy_lines(documents: Documents) -> list[str]:
     limits = [joules(summary["energy_low_uj"]), joules(summary["energy_high_uj"])]
     span = "no interval" if MISSING in limits else " to ".join(limits)
     lines = entry("energy", f"{joules(summary['energy_uj'])} per inference ({summary['energy_source']}), {span}")
-    parts_uj = {
-        "compute": summary["compute_energy_uj"],
-        "data movement": summary["movement_energy_uj"],
-        "static": summary["static_energy_uj"],
-    }
-    shares = {name: ratio(part_uj, summary["energy_uj"]) for name, part_uj in parts_uj.items()}
+    parts_uj = summary["compute_energy_uj"], summary["movement_energy_uj"], summary["static_energy_uj"]
+    by_cause = zip(("compute", "data movement", "static"), parts_uj, strict=True)
+    shares = {name: ratio(part_uj, summary["energy_uj"]) for name, part_uj in by_cause}
     split = ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share is not None)
     lines += entry("split", f"{split} (modelled)") if split else []
     if efficiency:
@@ -242,9 +214,3 @@ def energy_lines(documents: Documents) -> list[str]:
         figures += [] if attained is None else [quantity(attained, "FLOP/s/W")]
         lines += entry("efficiency", ", ".join(figures)) if figures else []
     return lines
-
-
-def design_lines(best: DesignSummaryDocument | None) -> list[str]:
-    """Return the best accelerator with its bound, and what fusion saves."""
-    lines = [] if best is None else verdict_lines(best).splitlines()
-    return [entry("" if number else "best", line)[0] for number, line in enumerate(lines)]

@@ -23,11 +23,8 @@ MOST_IN_SUMMARY = 5
 # The effect of a doubt on the verdict. Doubts of all other kinds leave it as it is.
 VOIDS, MOVES, MOVES_ENERGY, LEAVES = "void the answer", "move the answer", "move its energy", "leave it as it is"
 EFFECTS = {
-    "everything": VOIDS,
-    "every time": VOIDS,
-    "plan": MOVES,
-    "times": MOVES,
-    "work": MOVES,
+    **dict.fromkeys(("everything", "every time"), VOIDS),
+    **dict.fromkeys(("plan", "times", "work"), MOVES),
     "energy": MOVES_ENERGY,
 }
 TITLES = {
@@ -52,11 +49,6 @@ TITLES = {
 }
 
 
-def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
-    """Return the warnings, a line each, ordered by what they endanger."""
-    return [line for lines in sorted_warnings(findings, plain).values() for line in lines]
-
-
 def first_warnings(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the few warnings that come first, by what they endanger."""
     kept = {*first_of_each(by_kind)[:MOST_IN_SUMMARY]}
@@ -75,9 +67,7 @@ def by_effect(kinds: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, list[str]]:
     """Return the warnings by what they endanger, in the order of ``ENDANGERED``; a stage's notes begin with its number.
 
-    Args:
-        findings: tables, documents and records of the stages.
-        plain: spells out the names in angle brackets; the stages' notes have none any more.
+    ``plain`` spells out the names in angle brackets; the stages' notes have none any more.
     """
     documents, roofline, labels = findings.documents, findings.tables.get("op_roofline"), findings.labels()
     said = {note for stage in findings.stages for note in stage.notes}
@@ -153,22 +143,17 @@ def _gap_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
 def _node_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
     nodes = [row for row in roofline if row["row_kind"] != "gap"]
     lines = []
-    dominated = [row for row in nodes if row["is_correction_dominated"]]
-    if (
-        sum(row["latency_share"] for row in dominated) > MAX_DOMINATED
-    ):  # the profile has a note with their number in any case
+    dominated = [row for row in nodes if row["is_correction_dominated"]]  # the profile has a note with their number
+    if sum(row["latency_share"] for row in dominated) > MAX_DOMINATED:
         lines.append(f"dominated by the profiler's correction: {_count(dominated, nodes)}; drawn hollow and not ranked")
     above: dict[str, list[OpRooflineRow]] = {}
     for row in nodes:
         if row["is_above_roof"]:
             above.setdefault(REASONS[row["roof_share_reason"]], []).append(row)
-    return [
-        *lines,
-        *(f"above the roof: {_count(rows, nodes)}: {why}; rerun <host_ceilings>" for why, rows in above.items()),
-    ]
+    lines += [f"above the roof: {_count(rows, nodes)}: {why}; rerun <host_ceilings>" for why, rows in above.items()]
+    return lines
 
 
 def _count(flagged: Sequence[OpRooflineRow], nodes: Sequence[OpRooflineRow]) -> str:
-    return (
-        f"{len(flagged)} of {len(nodes)} nodes, {percent(sum(row['latency_share'] for row in flagged))} of the latency"
-    )
+    share = percent(sum(row["latency_share"] for row in flagged))
+    return f"{len(flagged)} of {len(nodes)} nodes, {share} of the latency"

@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.table_rows import OpRooflineRow
-from common.view.frames import frame_of
-from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
-from common.view.key_nodes import KeyNode
+from common.view.groups import KeyNode, by_op_type, gap_share, gap_text, leading_gap
 from common.view.roofline.roofline_text import REASONS
 from common.view.roofline.roofs import COLUMN_SHARE, Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
@@ -23,6 +21,7 @@ from common.view.style import (
     LIST_ROWS,
     VERMILLION,
     explain_marks,
+    frame_of,
     legend_mark,
     list_keys,
     log_scales,
@@ -46,14 +45,11 @@ MARK_LAYER = 4  # above the roofs and their labels
 
 
 def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
-    """Draw arithmetic intensity against attained FLOP/s.
-
-    Args:
-        keys: nodes to mark by number.
-        roof: None where no ceilings are known.
-    """
+    """Draw arithmetic intensity against attained FLOP/s; ``roof`` is None where no ceilings are known."""
     roofline = frame_of(rows)
-    drawn = _drawable(roofline)
+    # The slowest nodes with FLOPs and time; logarithmic axes have no place for others.
+    known = (roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)
+    drawn = roofline[known.fillna(False).astype(bool)].nlargest(MOST_POINTS, "node_latency_us", keep="first")
     roof = None if (roofline["roof_share_reason"] == "other_device").any() else roof
     figure = new_figure(_title(rows, roof), _subtitle(roofline, drawn))
     axes, side = with_side_column(figure)
@@ -68,12 +64,6 @@ def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: 
     return figure
 
 
-def _drawable(roofline: pd.DataFrame) -> pd.DataFrame:
-    """Return the slowest nodes with FLOPs and time; logarithmic axes have no place for others."""
-    known = (roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)
-    return roofline[known.fillna(False).astype(bool)].nlargest(MOST_POINTS, "node_latency_us", keep="first")
-
-
 def _title(roofline: Sequence[OpRooflineRow], roof: Roof | None) -> str:
     groups = by_op_type(roofline)
     if roof is None or not groups:
@@ -83,13 +73,10 @@ def _title(roofline: Sequence[OpRooflineRow], roof: Roof | None) -> str:
     is_unstable = any(row["roof_share_reason"] == "unstable" for row in roofline)  # "mostly" is of all nodes
     bound = f", mostly {first.bound}-bound" if first.bound and not is_unstable else ""
     over = max(-gap_share(roofline), 0.0)  # by which the node times exceed the latency: they are the whole then
-    taken, whole = (
-        f"{first.name} takes {percent(first.latency_share / (1 + over), 0)}",
-        "node times" if over else "latency",
-    )
+    taken = f"{first.name} takes {percent(first.latency_share / (1 + over), 0)}"
     if (gap := leading_gap(roofline)) is not None:
         return f"{gap_text(gap)}; {taken}{' of them' if over else ''}{reach}"
-    return f"{taken} of the {whole}{reach}{bound}"
+    return f"{taken} of the {'node times' if over else 'latency'}{reach}{bound}"
 
 
 def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:

@@ -39,11 +39,8 @@ def roofline_report(
 ) -> str:
     """Return a line per operator type, the slowest first, and one for the gap; rates hold for all nodes of a type.
 
-    Args:
-        peaks: FLOP/s by name of the roof; peaks that no node is compared with are not shown.
-        bandwidth: bytes/s.
-        coverage: share of the traced time that has an owner.
-        median_us: of the unprofiled runs; None where it is unknown, and with it the gap.
+    Peaks in FLOP/s that no node is compared with are not shown; the bandwidth is in bytes/s. ``median_us``, of the
+    unprofiled runs, is None where it is unknown, and with it the gap.
     """
     nodes = [row for row in roofline if row["row_kind"] != "gap"]
     last = [
@@ -53,24 +50,21 @@ def roofline_report(
     ]
     total_us = sum(row["node_latency_us"] for row in roofline)
     last.append(["total", str(len(nodes)), duration(total_us), percent(total_us / (median_us or total_us)), *[""] * 4])
-    judging = {row["roof"] for row in nodes}
+    roofs = {row["roof"] for row in nodes}
+    judging = {name: peak for name, peak in peaks.items() if name in roofs}
+    ceilings = [
+        f"ceilings{f' {name}' if len(judging) > 1 else ''} {quantity(peak, 'OP/s' if name == 'int8' else 'FLOP/s')}, "
+        f"{quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
+        for name, peak in judging.items()
+    ]
     lines = [
-        *_ceilings({name: peak for name, peak in peaks.items() if name in judging}, bandwidth),
+        *ceilings,
         OPERATORS.text(by_op_type(roofline), last=last),
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
     if any(row["is_correction_dominated"] for row in nodes):
         lines.append("types without rates: each of their nodes takes less than four times what profiling adds to it")
     return "\n".join(lines)
-
-
-def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
-    """Return a line for each peak with its ridge point; the number format is named where there are several."""
-    return [
-        f"ceilings{f' {name}' if len(peaks) > 1 else ''} {quantity(peak, 'OP/s' if name == 'int8' else 'FLOP/s')}, "
-        f"{quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
-        for name, peak in peaks.items()
-    ]
 
 
 def contraction_report(

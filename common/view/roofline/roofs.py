@@ -65,11 +65,7 @@ def roof_from(
 ) -> Roof | None:
     """Return the given roofs, and measured ones in place of those not given; None where peak or slope is unknown.
 
-    Args:
-        measured: host_ceilings, or None.
-        peak: given peak for all number formats, or None.
-        bandwidth: given memory bandwidth, or None.
-        judging: names of the peaks that nodes are compared with.
+    A given peak is for all number formats; ``judging`` names the peaks that nodes are compared with.
     """
     peaks = [Ceiling(f"given peak: {quantity(peak, 'FLOP/s')}", peak, judges=True)] if peak else []
     slopes = [Ceiling(f"given memory: {quantity(bandwidth, 'B/s')}", bandwidth, judges=True)] if bandwidth else []
@@ -83,23 +79,18 @@ def roof_from(
 
 def _lines(measured: HostCeilingsDocument, name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
     """Return the line at all threads and, if there are several, the one at one thread; an unmeasured rate has none."""
-    rates = cast("Mapping[str, float | None]", measured)
-    threads, rate, single = measured["threads"], rates[column], rates[f"one_thread_{column}"]
+    rates, threads = cast("Mapping[str, float | None]", measured), measured["threads"]
     lines = []
-    if rate is not None:
+    if (rate := rates[column]) is not None:
         text = f"{name}, {threads} thread{'s' * (threads > 1)}: {quantity(rate, unit)}"
         lines.append(Ceiling(text, float(rate), judges))
-    if single is not None and threads > 1:
-        lines.append(Ceiling(f"{name}, 1 thread: {quantity(single, unit)}", float(single), is_one_thread=True))
+    if (rate := rates[f"one_thread_{column}"]) is not None and threads > 1:
+        lines.append(Ceiling(f"{name}, 1 thread: {quantity(rate, unit)}", float(rate), is_one_thread=True))
     return lines
 
 
 def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
-    """Draw every line with its label, and the ridge points of the judging lines.
-
-    Args:
-        marks: places of the drawn data that no label of a slope should cover.
-    """
+    """Draw every line with its label, clear of the marks, and the ridge points of the judging lines."""
     top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
     left, right = axes.get_xlim()
     for peak in roof.peaks:
@@ -167,10 +158,8 @@ def _label_slope(
 ) -> list[Point]:
     """Label a slope along its line where most room is; return points in pixels that the label covers.
 
-    Args:
-        along: possible places, as shares of the visible part; the first ones are better.
-        labels: points in pixels of other labels, of which it covers none if it can.
-        points: marks in pixels that it should keep clear of.
+    ``along`` are possible places, as shares of the visible part; the first ones are better. ``labels`` and ``points``
+    are places in pixels, of other labels and of marks, that it keeps clear of if it can.
     """
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
@@ -214,9 +203,8 @@ def _lettering(line: Ceiling, colour: str) -> dict[str, Any]:
 
 def peak_labels_on_screen(axes: Axes) -> Sequence[Point]:
     """Return points in pixels along the labels of the peaks, for other labels to keep clear of."""
-    boxes = [
-        text.get_window_extent() for text in axes.texts if isinstance(text, Annotation) and not text.get_rotation()
-    ]
+    labels = (text for text in axes.texts if isinstance(text, Annotation) and not text.get_rotation())
+    boxes = [label.get_window_extent() for label in labels]
     return [
         (float(box.x0 + step * LABEL_HEIGHT_PX), float(box.y0 + box.y1) / 2)
         for box in boxes
@@ -229,4 +217,4 @@ def roofs_on_screen(axes: Axes, roof: Roof) -> Sequence[Point]:
     low, high = (log10(limit) for limit in axes.get_xlim())
     intensities = [10 ** (low + (high - low) * step / ROOF_STEPS) for step in range(ROOF_STEPS + 1)]
     lines = [(at, min(rate, at * roof.judging_slope.rate)) for _, rate in roof.ridges() for at in intensities]
-    return [(float(x), float(y)) for x, y in axes.transData.transform(lines)]
+    return on_screen(axes, lines)

@@ -1,16 +1,17 @@
-"""Bottlenecks: text has the first findings with a remedy for each kind, the report has all with their evidence."""
+"""Bottlenecks: the first findings with a remedy for each kind, all with their evidence, and what mends gained."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from common.messages.names import printable
-from common.table_rows import BottlenecksRow
+from common.table_rows import BottlenecksRow, MendTrialsRow
 from common.view.marks import Marks
 from common.view.tables import Table, TableColumn, rows_left_out
-from common.view.text import MISSING, WIDTH, duration, percent, significant
+from common.view.text import MISSING, WIDTH, duration, percent, significant, span
 
 MOST_IN_TEXT, MOST_NEAR_MISSES, MOST_IN_REPORT = 8, 3, 40
 SCALE = "Gains are of one inference, and overlap. An interval from 0 is that of a rule whose remedy was not measured."
@@ -26,38 +27,41 @@ def bottleneck_report(
 ) -> str:
     """Return the findings that gain most with the remedy of each kind among them, and near misses.
 
-    Args:
-        median_us: median of the unprofiled runs; None for the profile of an NPU.
-        file: that holds all findings.
-        trial: a command that mends one of them; often there is none.
+    ``median_us`` is of the unprofiled runs; None for the profile of an NPU. ``file`` holds all findings. ``trial`` is a
+    command that mends one of them; often there is none.
     """
     found, near = ([row for row in rows if row["is_near_miss"] == is_near] for is_near in (False, True))
-    first, columns = found[:MOST_IN_TEXT], _columns(median_us, labels or {})
+    first = found[:MOST_IN_TEXT]
+
+    def of_median(row: BottlenecksRow) -> str:
+        gain_us = _told(row, row["gain_us"])
+        return percent(gain_us / median_us if median_us and gain_us is not None else None)
+
+    subject, share = subject_column("bottleneck", labels or {}), TableColumn("of median", of_median)
+    columns = Table(subject, FINDING, GAIN, INTERVAL, share)
     lines = [columns.text(first) if found else "No bottleneck found by the rules."]
     if len(found) > len(first):
         lines.append(f"{len(found) - len(first)} more in {file}, with evidence, hazard and source")
     if near:
         shown = near[:MOST_NEAR_MISSES]
         lines += ["", "Near misses: a figure fails its rule by little.", columns.text(shown)]
-    if doubts := [*dict.fromkeys(doubt for row in rows for doubt in row["doubts"])]:
-        lines.append(textwrap.fill(printable(f"{ON_DISTURBED_HOST}: {'; '.join(doubts)}"), WIDTH))
+    if doubts := _doubts(rows):
+        lines.append(textwrap.fill(printable(f"{ON_DISTURBED_HOST}: {doubts}"), WIDTH))
     elif rows:
         lines.append(textwrap.fill(SCALE, WIDTH))
     to_try = ["", "To mend and measure a finding:", f"    {trial}"] if trial else []
-    return "\n".join([*lines, *([""] if first else []), *_remedies(first), *to_try])
+    by_finding = {row["finding"]: f"{_spoken(row['finding'])}: {row['remedy']}" for row in first}
+    remedies = [textwrap.fill(printable(text), WIDTH, subsequent_indent="  ") for text in by_finding.values()]
+    return "\n".join([*lines, *([""] if first else []), *remedies, *to_try])
 
 
-def _columns(median_us: float | None, labels: Mapping[str, str]) -> Table[BottlenecksRow]:
-    def of_median(row: BottlenecksRow) -> str:
-        gain_us = _told(row, row["gain_us"])
-        return percent(gain_us / median_us if median_us and gain_us is not None else None)
-
-    return Table(subject_column("bottleneck", labels), FINDING, GAIN, INTERVAL, TableColumn("of median", of_median))
-
-
-def _told(row: BottlenecksRow, gain_us: float | None) -> float | None:
+def _told(row: BottlenecksRow | MendTrialsRow, gain_us: float | None) -> float | None:
     """Return a gain; None on a disturbed host."""
     return None if row["doubts"] else gain_us
+
+
+def _doubts(rows: Sequence[BottlenecksRow] | Sequence[MendTrialsRow]) -> str:
+    return "; ".join(dict.fromkeys(doubt for row in rows for doubt in row["doubts"]))
 
 
 def subject_column(header: str, labels: Mapping[str, str]) -> TableColumn[BottlenecksRow]:
@@ -77,22 +81,12 @@ def _spoken(finding: str) -> str:
 
 
 def _interval(row: BottlenecksRow) -> str:
-    low_us, high_us = _told(row, row["gain_low_us"]), row["gain_high_us"]
-    return MISSING if low_us is None else f"{duration(low_us, 2)} to {duration(high_us, 2)}"
+    return span(_told(row, row["gain_low_us"]), row["gain_high_us"], partial(duration, digits=2))
 
 
 FINDING: TableColumn[BottlenecksRow] = TableColumn("finding", lambda row: _spoken(row["finding"]), is_left=True)
 GAIN: TableColumn[BottlenecksRow] = TableColumn("gain", lambda row: duration(_told(row, row["gain_us"])))
 INTERVAL: TableColumn[BottlenecksRow] = TableColumn("interval", _interval)
-
-
-def _remedies(rows: Sequence[BottlenecksRow]) -> list[str]:
-    """Return what to do about each kind of finding, once."""
-    by_finding = {row["finding"]: row["remedy"] for row in rows}
-    return [
-        textwrap.fill(printable(f"{_spoken(finding)}: {remedy}"), WIDTH, subsequent_indent="  ")
-        for finding, remedy in by_finding.items()
-    ]
 
 
 def bottleneck_table(bottlenecks: Sequence[BottlenecksRow], labels: Mapping[str, str], marks: Marks) -> str:
@@ -104,19 +98,18 @@ def bottleneck_table(bottlenecks: Sequence[BottlenecksRow], labels: Mapping[str,
         GAIN.called("gains"),
         INTERVAL,
         TableColumn("of the span at most", lambda row: duration(_told(row, row["span_gain_us"]))),
-        TableColumn("evidence", lambda row: evidence_text(row["evidence"])),
+        TableColumn("evidence", lambda row: _evidence(row["evidence"])),
         TableColumn("remedy", lambda row: row["remedy"]),
         TableColumn("hazard", lambda row: row["hazard"]),
     )
     shown = bottlenecks[:MOST_IN_REPORT]
-    doubts = [*dict.fromkeys(doubt for row in shown for doubt in row["doubts"])]
-    aside = f"{ON_DISTURBED_HOST}: {'; '.join(doubts)}." if doubts else SCALE
+    aside = f"{ON_DISTURBED_HOST}: {doubts}." if (doubts := _doubts(shown)) else SCALE
     more = rows_left_out(shown, bottlenecks, "bottlenecks.csv")
     about = [marks.of(row["executed_nodes"]) for row in shown]
     return columns.html(shown, f"{aside} {more}", about)
 
 
-def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:
+def _evidence(evidence: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the figures of a finding, by their table."""
     return "; ".join(
         f"{table}: {', '.join(f'{name} {_value(value)}' for name, value in figures.items())}"
@@ -128,3 +121,34 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} x{count}" for name, count in value.items())
     return significant(value) if isinstance(value, float) else str(value)
+
+
+def _signed(value_us: float | None) -> str:
+    """Return a gain; one below 0 with a minus."""
+    return MISSING if value_us is None else f"{'-' if value_us < 0 else ''}{duration(abs(value_us), 2)}"
+
+
+TRIALS: Table[MendTrialsRow] = Table(
+    TableColumn("finding", lambda row: _spoken(row["finding"]), is_left=True),
+    TableColumn("predicted", lambda row: _signed(_told(row, row["gain_us"]))),
+    TableColumn("interval", lambda row: span(_told(row, row["gain_low_us"]), row["gain_high_us"], _signed)),
+    TableColumn("measured", lambda row: _signed(row["measured_gain_us"])),
+    TableColumn("interval", lambda row: span(row["measured_gain_low_us"], row["measured_gain_high_us"], _signed)),
+    TableColumn("mending it", lambda row: row["mend_outcome"], is_left=True),
+)
+
+
+def mend_report(rows: Sequence[MendTrialsRow]) -> str:
+    """Return the trials, what each rewrite did, and why some did nothing."""
+    if not rows:
+        return "No finding has a rewrite that a program can make."
+    lines = [TRIALS.text(rows)]
+    if doubts := _doubts(rows):
+        text = f"No predicted gain is shown, because the times of the findings decide nothing: {doubts}"
+        lines.append(textwrap.fill(printable(text), WIDTH))
+    for row in rows:
+        done = ", ".join(map(_spoken, row["mends"]))
+        if said := "; ".join(filter(None, (done, row["mend_problem"]))):
+            text = f"{_spoken(row['finding'])}: {said}"
+            lines.append(textwrap.fill(printable(text), WIDTH, subsequent_indent="  "))
+    return "\n".join(lines)

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from common.messages.names import printable, shorten
-from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, NpuOperatorsRow, Tables
+from common.table_rows import NpuChipsRow, NpuNodesRow, NpuOperatorsRow, Tables
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, WIDTH, percent, quantity, significant
@@ -31,10 +31,7 @@ CHANGES: Table[Mapping[str, Any]] = Table(
     TableColumn("figure", lambda change: change["figure"]),
     TableColumn("baseline", lambda change: count_text(change["before"])),
     TableColumn("now", lambda change: count_text(change["now"])),
-    TableColumn(
-        "change",
-        lambda change: MISSING if change["change_share"] is None else f"{100 * change['change_share']:+.1f} %",
-    ),
+    TableColumn("change", lambda row: MISSING if (share := row["change_share"]) is None else f"{100 * share:+.1f} %"),
 )
 CHIPS: Table[NpuChipsRow] = Table(
     TableColumn("SoC", lambda chip: count_text(chip["soc_model"])),
@@ -75,24 +72,16 @@ def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
     """
     nodes = tables["npu_nodes"]
     parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _precision(document)]
-    parts += [
-        _since(document["since_baseline"]),
-        CHIPS.text(chips) if (chips := tables.get("npu_chips")) else "",
-        OPERATORS.text(by_type) if (by_type := _by_type(tables.get("npu_operators", ()))) else "",
-        _reasons(document),
-    ]
-    return "\n\n".join(part for part in [*parts, _nodes(nodes) if nodes else ""] if part)
+    if since := document["since_baseline"]:
+        doubts = (textwrap.fill(printable(doubt), WIDTH) for doubt in since["doubts"])
+        parts.append("\n".join([CHANGES.text(since["changes"]), *doubts]))
+    parts += [CHIPS.text(chips)] if (chips := tables.get("npu_chips")) else []
+    parts += [OPERATORS.text(by_type)] if (by_type := _by_type(tables.get("npu_operators", ()))) else []
+    return "\n\n".join(filter(None, [*parts, _reasons(document), _nodes(nodes) if nodes else ""]))
 
 
 def _by_type(operators: Sequence[NpuOperatorsRow]) -> list[NpuOperatorsRow]:
     return [row for row in operators if row["npu_operator_kind"] == "QNN operator type"]
-
-
-def _since(since: Mapping[str, Any] | None) -> str:
-    if since is None:
-        return ""
-    doubts = [textwrap.fill(printable(doubt), WIDTH) for doubt in since["doubts"]]
-    return "\n".join([CHANGES.text(since["changes"]), *doubts])
 
 
 def heading(document: Mapping[str, Any], nodes: Sequence[NpuNodesRow]) -> str:
@@ -112,8 +101,11 @@ def _figures(document: Mapping[str, Any], title: str) -> str:
         return ""
     width, digits = max(map(len, known)), max(map(len, known.values()))
     sources = document["source"][title]
-    lines = [_wrapped(f"{name:<{width}}  {value:>{digits}}  ", sources[name]) for name, value in known.items()]
-    return f"{title}\n" + "\n".join(lines)
+    lines = [title]
+    for name, value in known.items():
+        start = f"{name:<{width}}  {value:>{digits}}  "
+        lines.append(textwrap.fill(sources[name], WIDTH, initial_indent=start, subsequent_indent=" " * len(start)))
+    return "\n".join(lines)
 
 
 def precision_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -131,10 +123,6 @@ def _precision(document: Mapping[str, Any]) -> str:
     return textwrap.fill(f"precision: unknown, because {document['precision_unavailable']}", WIDTH)
 
 
-def _wrapped(start: str, text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
-
-
 def _reasons(document: Mapping[str, Any]) -> str:
     by_reason: dict[str, list[str]] = {}
     for title in SECTIONS:
@@ -148,8 +136,8 @@ def _reasons(document: Mapping[str, Any]) -> str:
 
 
 def _nodes(nodes: Sequence[NpuNodesRow]) -> str:
-    moved = {row["npu_op_id"]: _sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes}
-    shown = sorted(nodes, key=lambda row: -moved[row["npu_op_id"]])[:MOST_NODES]
+    # Unknowns are all alike in this order.
+    shown = sorted(nodes, key=lambda row: -(row["dram_read_bytes"] or 0) - (row["dram_write_bytes"] or 0))[:MOST_NODES]
     kinds = _computed_kinds(nodes)
     columns: Table[NpuNodesRow] = Table(
         TableColumn("node", lambda row: row["npu_node"]),
@@ -165,11 +153,6 @@ def _nodes(nodes: Sequence[NpuNodesRow]) -> str:
     return columns.text(shown) + more
 
 
-def _sum(*values: int | None) -> int:
-    """Return the sum for an order of rows, in which unknowns are all alike."""
-    return sum(value or 0 for value in values)
-
-
 def _computed_kinds(nodes: Sequence[NpuNodesRow]) -> dict[str, str]:
     kinds: dict[str, list[str]] = {row["npu_node"]: [] for row in nodes}
     for row in nodes:
@@ -182,14 +165,30 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
     nodes = tables["npu_nodes"]
     cycles = () if document["is_emulated"] else CYCLE_COLUMNS  # the emulator's cycles order nothing
     title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"
+    figures = [
+        [name, count_text(value), document["source"][title][name]]
+        for title in SECTIONS
+        for name, value in document[title].items()
+        if value is not None
+    ]
+    unavailable = [[name, reason] for title in SECTIONS for name, reason in document["unavailable"][title].items()]
+    level, since = document["profiling_level"], document["since_baseline"]
+    if level and level["unavailable"]:
+        unavailable.append(["profiling_level", level["unavailable"]])
+    chip_nodes = (row for row in tables.get("npu_chip_nodes", ()) if row["is_moved"])
+    moved = _columns("soc_model", *NODE_COLUMNS).html(chip_nodes)
+    errors, no_errors = precision_rows(document), document["precision_unavailable"]
     sections = {
-        "figures": ("Figures", _figure_table(document)),
-        "changes": ("Since the baseline", _changes(document["since_baseline"])),
+        "figures": ("Figures", FIGURES.html(figures)),
+        "changes": (
+            "Since the baseline",
+            CHANGES.html(since["changes"]) + bullet_list(since["doubts"]) if since else "",
+        ),
         "chips": ("Chips", CHIPS.html(tables.get("npu_chips", ()))),
         "operators": ("Operators in QHAS", OPERATORS.html(_by_type(tables.get("npu_operators", ())))),
-        "moved": ("Nodes that a chip places otherwise than the first one", _moved(tables.get("npu_chip_nodes", ()))),
-        "precision": ("Results against the CPU's", _precision_table(document)),
-        "unavailable": ("Unavailable", _unavailable(document)),
+        "moved": ("Nodes that a chip places otherwise than the first one", moved),
+        "precision": ("Results against the CPU's", PRECISION.html(errors) if errors else f"<p>{escape(no_errors)}</p>"),
+        "unavailable": ("Unavailable", UNAVAILABLE.html(unavailable)),
         "nodes": ("Nodes", _columns(*NODE_COLUMNS, *cycles).html(nodes)),
     }
     links = "".join(f'<a href="#{key}">{text}</a>' for key, (text, content) in sections.items() if content)
@@ -201,37 +200,6 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
     top = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(line)}</p>" for line in lines)]
     body = [*top, f"<nav>{links}</nav>", *(section(key, *content) for key, content in sections.items())]
     return page(title, body)
-
-
-def _figure_table(document: Mapping[str, Any]) -> str:
-    rows = [
-        [name, count_text(value), document["source"][title][name]]
-        for title in SECTIONS
-        for name, value in document[title].items()
-        if value is not None
-    ]
-    return FIGURES.html(rows)
-
-
-def _unavailable(document: Mapping[str, Any]) -> str:
-    rows = [[name, reason] for title in SECTIONS for name, reason in document["unavailable"][title].items()]
-    level = document["profiling_level"]
-    if level and level["unavailable"]:
-        rows.append(["profiling_level", level["unavailable"]])
-    return UNAVAILABLE.html(rows)
-
-
-def _changes(since: Mapping[str, Any] | None) -> str:
-    return "" if since is None else CHANGES.html(since["changes"]) + bullet_list(since["doubts"])
-
-
-def _moved(rows: Sequence[NpuChipNodesRow]) -> str:
-    return _columns("soc_model", *NODE_COLUMNS).html(row for row in rows if row["is_moved"])
-
-
-def _precision_table(document: Mapping[str, Any]) -> str:
-    rows = precision_rows(document)
-    return PRECISION.html(rows) if rows else f"<p>{escape(document['precision_unavailable'])}</p>"
 
 
 def _columns(*names: str) -> Table[Mapping[str, Any]]:

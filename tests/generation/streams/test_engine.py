@@ -6,7 +6,7 @@ import pytest
 
 from common.generation.streams.engine import StreamRequest, serve
 from common.generation.streams.figures import TokenBounds, broken_goodput, request_rows, stream_summary
-from common.view.load.stream_text import stream_report
+from common.view.load.load_text import stream_report
 
 PROMPT_NS, TOKEN_NS = 100, 10
 SETUP = {"threads": 1, "batching_policy": "static", "most_in_flight_count": 2, "is_batched": True, "sent_count": 3}

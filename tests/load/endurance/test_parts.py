@@ -14,7 +14,7 @@ from common.load.requests.schedules import constant
 from common.load.requests.sources import OpenLoop
 from common.load.results.load_figures import LoadTest
 from common.load.results.validity import LoadValidity
-from common.view.load.endurance_text import speed_text
+from common.view.load.load_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
 BEGIN_S = 1000.0

@@ -1,14 +1,15 @@
-"""Three cases of each figure of a plan, named by the gain of the plan in them, and the verdicts that follow."""
+"""Three cases of each figure of a plan, named by its gain in them; the verdicts that follow; what a plan assumes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
-from common.table_rows import OffloadVerdictRow, SpeedupRow
-from common.view.text import MISSING, duration, joules, percent, significant
+from common.table_rows import OffloadComparisonRow, OffloadVerdictRow, SpeedupRow
+from common.view.text import MISSING, duration, joules, percent, significant, span
 
 # The columns of tables are called pessimistic, likely and optimistic; a long time would then be the pessimistic one
 # beside the optimistic energy of a host. Readers see the gain of the plan in each case.
@@ -19,6 +20,13 @@ SAME = " ="  # beside an interval with the likely value at one end
 WHY_SAME = "= the interval ends at the likely value: "
 SAME_KERNEL = f"{WHY_SAME}no kernel is known to go beyond it"
 SAME_PLAN = f"{WHY_SAME}a faster host also computes its own part faster"
+# No published array that we know of answers one image as fast as a plan with a launch for each phase says. So texts
+# name the hardware that it assumes with the figure, and never begin with it.
+HARDWARE = "a command processor on the card"
+ASSUMED = (
+    f"per phase: assumes {HARDWARE}, which fetches the calls and starts each kernel "
+    "when its operands are there, as a DPU's scheduler does; a hand-off has no such processor"
+)
 Case = tuple[float | None, float | None, float | None]
 
 
@@ -49,19 +57,11 @@ class Terms(dict[tuple[str, str], "SpeedupRow"]):
 
 def interval(cases_us: Case) -> str:
     """Return the ends of a time in µs, marked where the likely value is one of them; empty where a case is unknown."""
-    low_us, high_us = (end(case for case in cases_us if case is not None) for end in (_least, _most))
-    if None in cases_us or low_us is None or high_us is None:
+    known_us = [case_us for case_us in cases_us if case_us is not None]
+    if len(known_us) < len(cases_us):
         return ""
-    is_end = duration(cases_us[1]) in (duration(low_us), duration(high_us)) and duration(low_us) != duration(high_us)
-    return f"{duration(low_us)} to {duration(high_us)}{SAME * is_end}"
-
-
-def _least(values: Iterable[float]) -> float | None:
-    return min(values, default=None)
-
-
-def _most(values: Iterable[float]) -> float | None:
-    return max(values, default=None)
+    low, high = duration(min(known_us)), duration(max(known_us))
+    return f"{low} to {high}{SAME * (low != high and duration(cases_us[1]) in (low, high))}"
 
 
 def explained(text: str, why: str) -> str:
@@ -97,8 +97,7 @@ def is_not_judged(verdicts: Sequence[OffloadVerdictRow] | None) -> bool:
 
 def within(row: OffloadVerdictRow, digits: int = 3) -> str:
     """Return the interval that holds 90 % of the draws of a speedup: ``3.91 to 7.62``; a dash where there is none."""
-    low, high = row["speedup_p5_factor"], row["speedup_p95_factor"]
-    return MISSING if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
+    return span(row["speedup_p5_factor"], row["speedup_p95_factor"], partial(significant, digits=digits))
 
 
 def probability(value: float | None) -> str:
@@ -127,3 +126,12 @@ def judgement(row: OffloadVerdictRow) -> str:
         return word
     odds = probability(row["pays_probability"])
     return f"{word}: {significant(likely)}x, 90 % within {within(row)}, pays with probability {odds}"
+
+
+def is_per_phase(row: OffloadComparisonRow) -> bool:
+    return row["launch_per"] == "phase"
+
+
+def per_phase_last(compared: Iterable[OffloadComparisonRow]) -> list[OffloadComparisonRow]:
+    """Return the plans in their order, those with a launch for each phase behind the others."""
+    return sorted(compared, key=is_per_phase)

@@ -16,13 +16,13 @@ from common.table_rows import (
     PrecisionMixturesRow,
     Tables,
 )
-from common.view.plan.answer.cases import is_host_alone, is_not_judged, probability, within
-from common.view.plan.answer.launches import HARDWARE, is_per_phase
+from common.view.plan.answer.cases import HARDWARE, is_host_alone, is_not_judged, is_per_phase, probability, within
 from common.view.plan.answer.precision_text import (
     NOT_JUDGED,
+    SURVIVES,
+    UNDECIDED,
     arithmetic_row,
     is_broken,
-    is_kept,
     is_on_samples,
     survival,
 )
@@ -39,31 +39,21 @@ def headline(tables: Tables) -> str:
     verdicts = tables.get("offload_verdict", ())
     if not verdicts:
         return ""
+    compared, plan = tables.get("offload_comparison", ()), tables.get("offload_plan", ())
     if is_not_judged(verdicts):
-        return not_judged(verdicts)
-    where = _where(tables.get("offload_comparison", ()), tables.get("offload_plan", ()))
+        doubts = verdicts[0]["doubts"]
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        return f"{verdicts[0]['verdict'].capitalize()}: {doubts[0] if doubts else 'the reason is unknown'}{more}"
+    where = _where(compared, plan)
     if is_host_alone(verdicts):
-        return f"Nothing is worth offloading{where}{_at_most(tables.get('offload_comparison', ()))}"
+        return f"Nothing is worth offloading{where}{_at_most(compared)}"
     latency = next(row for row in verdicts if row["objective"] == "latency")
     if broken := _broken(tables, latency, where):
         return broken
-    answer = _offload(latency, f"{_what(tables.get('offload_plan', ()))}{where}") + _accuracy(tables)
-    if assumed := _assumed(tables.get("offload_comparison", ())):
-        return f"{assumed}{answer[0].lower()}{answer[1:]}"
+    answer = _offload(latency, f"{_what(plan)}{where}") + _accuracy(tables)
+    if any(row["alternative"] == "plan" and is_per_phase(row) for row in compared):
+        return f"Only with {HARDWARE}: {answer[0].lower()}{answer[1:]}"
     return answer
-
-
-def _assumed(compared: Sequence[OffloadComparisonRow]) -> str:
-    """Return the hardware that a plan with a launch for each phase needs; empty for any other plan."""
-    plan = next((row for row in compared if row["alternative"] == "plan"), None)
-    return f"Only with {HARDWARE}: " if plan is not None and is_per_phase(plan) else ""
-
-
-def not_judged(verdicts: Sequence[OffloadVerdictRow]) -> str:
-    """Return that the plan is not judged, with the first reason."""
-    doubts = verdicts[0]["doubts"]
-    more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    return f"{verdicts[0]['verdict'].capitalize()}: {doubts[0] if doubts else 'the reason is unknown'}{more}"
 
 
 def _offload(row: OffloadVerdictRow, plan: str) -> str:
@@ -83,10 +73,7 @@ def _what(plan: Sequence[OffloadPlanRow]) -> str:
 
 def operator_counts(row: OffloadPlanRow) -> Counter[str]:
     """Return how many groups of a kernel each operator is the head of."""
-    counts = Counter[str]()
-    for pattern, count in row["pattern_counts"].items():
-        counts[_head(pattern)] += count
-    return counts
+    return Counter(_head(pattern) for pattern, count in row["pattern_counts"].items() for _ in range(count))
 
 
 def _head(pattern: str) -> str:
@@ -102,7 +89,7 @@ def _where(compared: Sequence[OffloadComparisonRow], plan: Sequence[OffloadPlanR
     row = next(iter([*compared[:1], *plan[:1]]), None)
     if row is None:
         return ""
-    wider = next((f" and {row['wider_precision']}" for row in compared[:1] if row["wider_precision"]), "")
+    wider = f" and {compared[0]['wider_precision']}" if compared and compared[0]["wider_precision"] else ""
     return f" to {board_name(row['board'])} in {row['precision']}{wider}"
 
 
@@ -123,9 +110,7 @@ def _accuracy(tables: Tables) -> str:
     name, row = _judgement(tables)
     if name in ("", EXACT_FORMAT):
         return ""
-    if row is None or not is_on_samples(row):
-        return f"; {NOT_JUDGED}"
-    return f"; {survival(row)}"
+    return f"; {survival(row) if row is not None and is_on_samples(row) else NOT_JUDGED}"
 
 
 def _judgement(tables: Tables) -> tuple[str, FormatPrecisionRow | PrecisionMixturesRow | None]:
@@ -136,9 +121,8 @@ def _judgement(tables: Tables) -> tuple[str, FormatPrecisionRow | PrecisionMixtu
     if plan is None or not plan["wider_precision"]:
         name = kernels[0]["precision"]
         return name, arithmetic_row(tables.get("format_precision", ()), name)
-    return plan["precision"], next(
-        (row for row in tables.get("precision_mixtures", ()) if row["is_written_model"]), None
-    )
+    mixtures = tables.get("precision_mixtures", ())
+    return plan["precision"], next((row for row in mixtures if row["is_written_model"]), None)
 
 
 def _broken(tables: Tables, latency: OffloadVerdictRow, where: str) -> str:
@@ -156,6 +140,10 @@ def _broken(tables: Tables, latency: OffloadVerdictRow, where: str) -> str:
     kept = [
         f"{name} pays {significant(gain, 2)}x"
         for name, gain in others.items()
-        if gain and (name == EXACT_FORMAT or ((row := arithmetic_row(rows, name)) and is_kept(row)))
+        if gain
+        and (
+            name == EXACT_FORMAT
+            or ((row := arithmetic_row(rows, name)) and row["format_verdict"] in (SURVIVES, UNDECIDED))
+        )
     ]
     return "; ".join([f"{broken['number_format']} breaks the model: {survival(broken)}, so {speed}", *kept])

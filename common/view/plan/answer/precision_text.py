@@ -22,12 +22,6 @@ SURVIVES, UNDECIDED, BREAKS = "survives", "undecided", "breaks"
 NO_ERROR_DB = 999.0  # in tables, which have no infinity
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    if value is None or low is None or high is None:
-        return MISSING
-    return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
-
-
 def _ratio(row: JudgedRow) -> str:
     ratio = row["sqnr_db"]
     if ratio is None:
@@ -36,7 +30,10 @@ def _ratio(row: JudgedRow) -> str:
 
 
 def _top_1(row: FormatPrecisionRow) -> str:
-    return _interval(row["top1_agreement_share"], row["top1_agreement_low_share"], row["top1_agreement_high_share"])
+    low, high = row["top1_agreement_low_share"], row["top1_agreement_high_share"]
+    if row["top1_agreement_share"] is None or low is None or high is None:
+        return MISSING
+    return f"{percent(row['top1_agreement_share'])} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 FORMATS: Table[FormatPrecisionRow] = Table(
@@ -64,13 +61,8 @@ def arithmetic_row(rows: Sequence[FormatPrecisionRow], number_format: str) -> Fo
         for row in (main_rows(rows) if rows else ())
         if row["number_format"] == number_format and row["is_arithmetic"] and not row["format_problem"]
     ]
-    return max(ways, key=_calibration_db, default=None)
-
-
-def _calibration_db(row: FormatPrecisionRow) -> float:
-    """Return the ratio that chooses a scheme; one without any, as where a format overflows, is the noisiest."""
-    ratio = row["calibration_sqnr_db"]
-    return -math.inf if ratio is None else ratio
+    noisiest = -math.inf  # a scheme without any ratio, as where a format overflows
+    return max(ways, key=lambda row: noisiest if (db := row["calibration_sqnr_db"]) is None else db, default=None)
 
 
 def is_judged_on_samples(rows: Sequence[FormatPrecisionRow], number_format: str) -> bool:
@@ -84,10 +76,6 @@ def is_on_samples(row: JudgedRow) -> bool:
 
 def is_broken(row: JudgedRow) -> bool:
     return row["format_verdict"] == BREAKS
-
-
-def is_kept(row: FormatPrecisionRow) -> bool:
-    return row["format_verdict"] in (SURVIVES, UNDECIDED)
 
 
 def main_rows(rows: Sequence[FormatPrecisionRow]) -> list[FormatPrecisionRow]:

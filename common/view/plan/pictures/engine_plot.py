@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -25,34 +25,25 @@ def draw_engine(
 ) -> Figure:
     """Draw the share of the device that the engine takes, and a pair of bars for each layer."""
     figure = new_figure(engine_sentence(summary), _subtitle(calls))
-    grid = GridSpec(1, 2, figure, width_ratios=(2, 3), left=0.11, right=0.97, bottom=0.09, top=0.79, wspace=0.5)
-    _draw_cells(figure.add_subplot(grid[0]), cells)
-    _draw_calls(figure.add_subplot(grid[1]), calls)
-    is_routed, is_simulated = (any(counts) for counts in _found(calls, cells))
-    handles = [
-        Patch(color=SKY, label="planned"),
-        *([Patch(color=GREEN, label="routed")] if is_routed else []),
-        *([Patch(color=BLUE, label="simulated")] if is_simulated else []),
-        Line2D([], [], color=BLACK, linewidth=1.4, label="limit of the plan"),
-    ]
+    room = {"left": 0.11, "right": 0.97, "bottom": 0.09, "top": 0.79, "wspace": 0.5}
+    left, right = figure.subplots(1, 2, width_ratios=(2, 3), gridspec_kw=room)
+    _draw_cells(left, cells)
+    _draw_calls(right, calls)
+    handles: list[Artist] = [Patch(color=SKY, label="planned")]
+    handles += [Patch(color=GREEN, label="routed")] if any(row["routed_count"] for row in cells) else []
+    handles += [Patch(color=BLUE, label="simulated")] if any(row["simulated_us"] for row in calls) else []
+    handles.append(Line2D([], [], color=BLACK, linewidth=1.4, label="limit of the plan"))
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
     return figure
 
 
-def _found(
-    calls: Sequence[EngineCallsRow], cells: Sequence[EngineCellsRow]
-) -> tuple[list[float | None], list[float | None]]:
-    """Return what was routed of each kind of cells, and the simulated time of each layer."""
-    return [row["routed_count"] for row in cells], [row["simulated_us"] for row in calls]
-
-
 def _subtitle(calls: Sequence[EngineCallsRow]) -> str:
     planned, simulated = sum(row["planned_us"] for row in calls), sum(row["simulated_us"] or 0 for row in calls)
-    clock = "both at the clock that is expected"
+    text = f"{len(calls)} layers, {duration(planned)} planned"
     if not simulated:
-        return f"{len(calls)} layers, {duration(planned)} planned at the clock that is expected; not simulated"
+        return f"{text} at the clock that is expected; not simulated"
     error = f"{planned / simulated - 1:+.1%}"
-    return f"{len(calls)} layers, {duration(planned)} planned and {duration(simulated)} simulated ({error}), {clock}"
+    return f"{text} and {duration(simulated)} simulated ({error}), both at the clock that is expected"
 
 
 def _draw_cells(axes: Axes, cells: Sequence[EngineCellsRow]) -> None:
@@ -81,11 +72,8 @@ def _draw_calls(axes: Axes, calls: Sequence[EngineCallsRow]) -> None:
         if row["simulated_us"] is not None:
             axes.barh(place + BAR_HEIGHT / 2, row["simulated_us"], BAR_HEIGHT, color=BLUE)
     axes.set(ylim=(len(shown) - 0.4, -0.6), xlabel="time of the layer (µs)")
-    axes.set_yticks(range(len(shown)), [_short(row["source_node"]) for row in shown])
+    names = [row["source_node"] for row in shown]
+    axes.set_yticks(range(len(shown)), [name if len(name) <= 28 else f"…{name[-27:]}" for name in names])
     left = f", the {len(shown)} longest" if len(shown) < len(calls) else ""
     axes.set_title(f"Layers{left}", fontsize=10)
     axes.tick_params(axis="both", length=0, labelsize=7)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 28 else f"…{name[-27:]}"

@@ -1,4 +1,4 @@
-"""Speed against agreement: what a plan gains in each number format or mixture, and how often it agrees with float."""
+"""What-if plans: a tornado of one inference, and what each number format or mixture gains and how often it agrees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow, WhatIfPlansRow
 from common.view.plan.answer.precision_text import arithmetic_row, is_broken, is_on_samples
-from common.view.plan.what_if_text import PLAN
+from common.view.plan.what_if_text import PLAN, likely_us, of_another_host, tornado
 from common.view.style import (
     BLACK,
     BLUE,
@@ -24,13 +24,17 @@ from common.view.style import (
     on_screen,
     with_side_column,
 )
-from common.view.text import percent, significant
+from common.view.text import duration, percent, significant, span
 
 if TYPE_CHECKING:
     from common.view.plan.answer.precision_text import JudgedRow
 
+# A warning, where the host's times decide nothing, is the title of each picture.
 FLOAT, SUBJECT, MIXTURE = "fp32", "precision", "mixture"
 MARK_POINTS, ROOM = 8.0, 1.15  # of the largest gain
+BAR_HEIGHT = 0.5
+TORNADO_ROOM = 1.15  # of the longest inference, so that its name ends within the picture
+NAME = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +65,13 @@ def draw_formats(
     mixtures: Sequence[PrecisionMixturesRow] = (),
     warning: str = "",
 ) -> Figure | None:
-    """Draw each format and mixture that was planned and judged on samples; return None for fewer than two.
-
-    Args:
-        warning: the title where the host's times decide nothing.
-    """
+    """Draw each format and mixture that was planned and judged on samples; return None for fewer than two."""
     points = sorted(format_points(plans, formats, mixtures), key=lambda point: -point.gain[0])
     if len(points) < 2:
         return None
-    figure = new_figure(warning or _title(points), _subtitle(formats))
+    count = max(row["judged_sample_count"] for row in formats)
+    how = f"each format planned anew, estimated, 90 % within the line · agreement on {count} samples, limits at 95 %"
+    figure = new_figure(warning or _title(points), how)
     axes, side = with_side_column(figure)
     for point in points:
         colour = ORANGE if point.is_broken else BLUE
@@ -80,7 +82,9 @@ def draw_formats(
         axes.plot(100 * share, gain, "o", color=colour, markerfacecolor=face, markersize=MARK_POINTS)
     axes.axhline(1.0, color=BLACK, linewidth=1.0, linestyle=(0, (2, 1)))
     axes.set(xlabel="samples whose likeliest class is that of float (%)", ylabel="end-to-end speedup")
-    axes.set(xlim=_shares_shown(points), ylim=(0, ROOM * max(max(point.gain) for point in points)))
+    least = 100 * min(min(point.agreement) for point in points)
+    room = 0.05 * max(1.0, 100 - least)  # for marks at both ends
+    axes.set(xlim=(least - room, 100 + room), ylim=(0, ROOM * max(max(point.gain) for point in points)))
     places = {rank: (100 * point.agreement[0], point.gain[0]) for rank, point in enumerate(points, start=1)}
     others = on_screen(axes, [*places.values()])
     number_marks(axes, places, [MARK_POINTS / 2 * axes.figure.dpi / 72] * len(places), others)
@@ -130,29 +134,14 @@ def _title(points: Sequence[FormatPoint]) -> str:
     if not whole:
         return "The model survives none of these formats"
     best = max(whole, key=lambda point: point.gain[0])
-    low, high = best.gain[1:]
-    return (
-        f"Of the formats that the model survives, {best.name} gains most: {significant(best.gain[0])}x "
-        f"({significant(low)} to {significant(high)}), {percent(best.agreement[0])} agree"
-    )
+    gain = f"{significant(best.gain[0])}x ({span(*best.gain[1:])}), {percent(best.agreement[0])} agree"
+    return f"Of the formats that the model survives, {best.name} gains most: {gain}"
 
 
 def _figures(point: FormatPoint) -> str:
     share, low, high = point.agreement
     figures = f"{significant(point.gain[0])}x, {percent(share)} agree"
     return figures if low == high else f"{figures} ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def _shares_shown(points: Sequence[FormatPoint]) -> tuple[float, float]:
-    """Return the ends of the axis of agreement, with room for marks at both."""
-    least = 100 * min(min(point.agreement) for point in points)
-    room = 0.05 * max(1.0, 100 - least)
-    return least - room, 100 + room
-
-
-def _subtitle(formats: Sequence[FormatPrecisionRow]) -> str:
-    count = max(row["judged_sample_count"] for row in formats)
-    return f"each format planned anew, estimated, 90 % within the line · agreement on {count} samples, limits at 95 %"
 
 
 def _marks(points: Sequence[FormatPoint]) -> list[Line2D]:
@@ -163,3 +152,33 @@ def _marks(points: Sequence[FormatPoint]) -> list[Line2D]:
         label = ("broken" if is_below else "not broken") + (" (beaten)" if is_beaten else "")
         marks.append(legend_mark("o", label, color=colour, markerfacecolor="none" if is_beaten else colour))
     return marks
+
+
+def draw_what_if(rows: Sequence[WhatIfPlansRow], warning: str = "") -> Figure | None:
+    """Draw a bar per subject from its shortest to its longest inference; return None where nothing was asked."""
+    bars = tornado(rows)
+    plan = next((row for row in rows if row["what_if_subject"] == PLAN), None)
+    if plan is None or not bars:
+        return None
+    planned_ms, subject = likely_us(plan) * 1e-3, next(iter(bars))
+    title = f"One inference takes {duration(likely_us(plan))} as planned; the {subject} changes it most"
+    others = of_another_host(rows)
+    left_out = f" · not drawn, as the profiled host is not theirs: {', '.join(others)}" if others else ""
+    how = f"each question planned anew · likely case, estimated, not measured{left_out}"
+    figure = new_figure(warning or title, how)
+    axes = figure.add_axes((0.12, 0.12, 0.78, 0.72))
+    for place, ranked in enumerate(bars.values()):
+        ends = likely_us(ranked[0]) * 1e-3, likely_us(ranked[-1]) * 1e-3
+        axes.barh(place, planned_ms - ends[0], BAR_HEIGHT, ends[0], color=BLUE)
+        axes.barh(place, ends[1] - planned_ms, BAR_HEIGHT, planned_ms, color=ORANGE)
+        for row in ranked:
+            axes.plot([likely_us(row) * 1e-3] * 2, [place - 0.25, place + 0.25], color=BLACK, linewidth=0.8)
+        names = (ranked[0]["what_if_setting"], ranked[-1]["what_if_setting"])
+        for name, end, align in zip(names, ends, ("right", "left"), strict=True):
+            axes.annotate(name, (end, place), (6 if align == "left" else -6, 0), ha=align, **NAME)  # type: ignore[arg-type]
+    axes.axvline(planned_ms, color=BLACK, linewidth=1.0, linestyle=(0, (2, 1)))
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.invert_yaxis()
+    axes.set_xlim(0, TORNADO_ROOM * max(likely_us(ranked[-1]) for ranked in bars.values()) * 1e-3)
+    axes.set_xlabel("one inference with the card (ms)")
+    return figure

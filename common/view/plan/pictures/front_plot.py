@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.table_rows import OffloadFrontRow, OffloadVerdictRow
-from common.view.plan.front_text import front_label
+from common.view.plan.fpga_text import front_label
 from common.view.style import (
     BLUE,
     GREEN,
@@ -38,9 +38,8 @@ def draw_front(
 ) -> Figure:
     """Draw every plan in the likely case; those that no other one beats are filled, numbered and listed.
 
-    Args:
-        verdicts: of the plan of one inference; the best of the plans may not pay.
-        warning: the title where the host's times decide nothing.
+    ``verdicts`` are on the plan of one inference: the best of the plans may not pay. ``warning`` is the title where the
+    host's times decide nothing.
     """
     judged = [] if warning else [f"{row['objective']} {row['verdict']}" for row in verdicts]
     parts = ["likely case", ", ".join(judged), "latency is of a batch alone", "estimated, not measured"]

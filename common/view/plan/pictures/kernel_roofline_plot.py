@@ -43,23 +43,25 @@ class Point:
 
 
 def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, precision: str) -> Figure:
-    """Draw one number format of a kernel list; the peaks of other formats are thin lines.
-
-    Args:
-        kernels: the kernels or kernels_corrected table.
-    """
+    """Draw one number format of the kernels or kernels_corrected table; the peaks of other formats are thin lines."""
     shown = kernels[kernels["precision"] == precision]
     roof = _roof(ceilings, precision)
     points = _points(shown, roof)
-    figure = new_figure(_title(title, points, roof), _subtitle(shown, precision, ceilings))
+    alike = "kernels at one place share a number; a mark is what the roof allows, not what a kernel attains"
+    on_board = f"{len(shown)} kernels in {precision.upper()} on {ceilings['board'].iloc[0]}"
+    figure = new_figure(_title(title, points, roof), f"{on_board}; {alike}")
     axes, side = with_side_column(figure)
-    _scale(axes, points, roof)
     intensities = [value for point in points for value in (point.intensity, point.fused_intensity) if value]
-    draw_roofs(axes, roof, [(value, _attainable(roof, value)) for value in intensities])
+    places = [(value, _attainable(roof, value)) for value in intensities]
+    _scale(axes, places, roof)
+    draw_roofs(axes, roof, places)
     _draw_points(axes, points, roof)
     _number(axes, points, roof)
     _list(side, points, roof)
-    _explain(side, any(point.fused_intensity for point in points))
+    marks = [legend_mark("^", f"{bound}-bound", color=colour) for bound, colour in COLOURS.items()]
+    if any(point.fused_intensity for point in points):
+        marks.append(legend_mark("^", "fused with its neighbours", markerfacecolor="white", markeredgecolor=GREY))
+    explain_marks(side, marks)
     return figure
 
 
@@ -68,11 +70,6 @@ def _title(title: str, points: Sequence[Point], roof: Roof) -> str:
     count = sum(len(point.names) for point in points)
     rest = f"; memory bounds {bound[0]}" if len(bound) == 1 else ""
     return f"{title}: {count - len(bound)} of {count} kernels are compute-bound{rest}"
-
-
-def _subtitle(shown: pd.DataFrame, precision: str, ceilings: pd.DataFrame) -> str:
-    alike = "kernels at one place share a number; a mark is what the roof allows, not what a kernel attains"
-    return f"{len(shown)} kernels in {precision.upper()} on {ceilings['board'].iloc[0]}; {alike}"
 
 
 def _roof(ceilings: pd.DataFrame, precision: str) -> Roof:
@@ -101,22 +98,18 @@ def _points(shown: pd.DataFrame, roof: Roof) -> list[Point]:
         fused = row.get("fused_bytes", row["bytes"])
         changed = row["flops"] / fused if fused and fused != row["bytes"] else None
         groups.setdefault((row["arithmetic_intensity_flop_per_byte"], changed), []).append(row)
-    return [
-        Point(tuple(row["kernel"] for row in alike), *place, sum(_roof_us(row, roof) for row in alike))
-        for place, alike in groups.items()
-    ]
+    points = []
+    for (intensity, fused_intensity), alike in groups.items():  # the time of all calls, with every operand moved
+        roof_us = sum(
+            float(row.get("call_count", 1) * row["flops"] / _attainable(roof, intensity) * 1e6) for row in alike
+        )
+        points.append(Point(tuple(row["kernel"] for row in alike), intensity, fused_intensity, roof_us))
+    return points
 
 
-def _roof_us(row: dict[str, Any], roof: Roof) -> float:
-    """Return the time of all calls at the roof, with every operand moved through memory."""
-    rate = _attainable(roof, row["arithmetic_intensity_flop_per_byte"])
-    return float(row.get("call_count", 1) * row["flops"] / rate * 1e6)
-
-
-def _scale(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
-    intensities = [value for point in points for value in (point.intensity, point.fused_intensity) if value]
-    rates = [_attainable(roof, value) for value in intensities] + [peak.rate for peak in roof.peaks]
-    intensities += [ridge for ridge, _ in roof.ridges()]
+def _scale(axes: Axes, places: Sequence[tuple[float, float]], roof: Roof) -> None:
+    intensities = [intensity for intensity, _ in (*places, *roof.ridges())]
+    rates = [rate for _, rate in places] + [peak.rate for peak in roof.peaks]
     axes.set(xlabel="arithmetic intensity (OP/byte)", ylabel="attainable (OP/s)")
     log_scales(axes)
     axes.set_xlim(min(intensities) / 3, max(intensities) * 6)
@@ -124,23 +117,21 @@ def _scale(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
 
 
 def _draw_points(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
+    look: dict[str, Any] = {"marker": "^", "markersize": MARK_POINTS, "zorder": 5}
     for point in points:
         start = (point.intensity, _attainable(roof, point.intensity))
-        colour = COLOURS[_bound(roof, point.intensity)]
-        axes.plot(*start, marker="^", markersize=MARK_POINTS, color=colour, markeredgecolor="white", zorder=5)
-        if point.fused_intensity:
-            end = (point.fused_intensity, _attainable(roof, point.fused_intensity))
-            colour = COLOURS[_bound(roof, point.fused_intensity)]
-            axes.plot(*end, marker="^", markersize=MARK_POINTS, color=colour, markerfacecolor="white", zorder=5)
+        axes.plot(*start, color=COLOURS[_bound(roof, point.intensity)], markeredgecolor="white", **look)
+        if fused := point.fused_intensity:
+            end = (fused, _attainable(roof, fused))
+            axes.plot(*end, color=COLOURS[_bound(roof, fused)], markerfacecolor="white", **look)
             arrow = {"arrowstyle": "->", "color": GREY, "linewidth": 0.9, "shrinkA": 5, "shrinkB": 5}
             axes.annotate("", end, start, arrowprops={**arrow, "connectionstyle": "arc3,rad=-0.25"}, zorder=4)
 
 
 def _number(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
     """Write the number of each point beside it, clear of the roofs and of other marks."""
-    alone = {
-        number: (point.intensity, _attainable(roof, point.intensity)) for number, point in enumerate(points, start=1)
-    }
+    places = ((point.intensity, _attainable(roof, point.intensity)) for point in points)
+    alone = dict(enumerate(places, start=1))
     fused = [(at, _attainable(roof, at)) for point in points if (at := point.fused_intensity)]
     lines = roofs_on_screen(axes, roof)
     others = [*on_screen(axes, fused), *lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # labels are above
@@ -153,7 +144,10 @@ def _list(side: Axes, points: Sequence[Point], roof: Roof) -> None:
         top = 1.3 + LINES_A_KERNEL * (number - 1)
         side.text(0.06, top, str(number), fontweight="bold", ha="right", va="top")
         side.text(0.09, top, _joined(point.names), va="top", fontsize=8)
-        side.text(0.09, top + 0.92, _detail(point, roof), va="top", fontsize=7.5, color=GREY)
+        fused = f" (fused {significant(point.fused_intensity)})" if point.fused_intensity else ""
+        bound = f"{_bound(roof, point.intensity)} · {duration(point.roof_us)}"
+        detail = f"{significant(point.intensity)} OP/byte{fused} · {bound}"
+        side.text(0.09, top + 0.92, detail, va="top", fontsize=7.5, color=GREY)
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -163,16 +157,3 @@ def _joined(names: Sequence[str]) -> str:
             return f"{', '.join(shown)} and {len(names) - len(shown)} more"
         shown.append(name)
     return ", ".join(shown)
-
-
-def _detail(point: Point, roof: Roof) -> str:
-    fused = f" (fused {significant(point.fused_intensity)})" if point.fused_intensity else ""
-    bound = _bound(roof, point.intensity)
-    return f"{significant(point.intensity)} OP/byte{fused} · {bound} · {duration(point.roof_us)}"
-
-
-def _explain(side: Axes, has_fused: bool) -> None:
-    marks = [legend_mark("^", f"{bound}-bound", color=colour) for bound, colour in COLOURS.items()]
-    if has_fused:
-        marks.append(legend_mark("^", "fused with its neighbours", markerfacecolor="white", markeredgecolor=GREY))
-    explain_marks(side, marks)

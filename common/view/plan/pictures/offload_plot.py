@@ -5,12 +5,11 @@ Each case has its own time of the host alone. A mark shows it on the bar, and th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -43,9 +42,6 @@ LEGEND_COLUMNS, LEGEND_TOP = 7, 0.885  # below a subtitle of two lines
 HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
 LEAST_VISIBLE_SHARE = 0.002  # of the longest bar: about two pixels
-HIDDEN_NAME = "hidden by overlap"
-END_NAME = "end of the inference"
-HOST_NAME = "host alone, same case"
 END_MARK = {"color": BLACK, "linewidth": 1.6}
 HOST_MARK = {"color": BLACK, "linewidth": 1.0, "linestyle": (0, (2, 1))}
 NAMES = {case: f"with the card,\n{name}" for case, name in CASES.items()}
@@ -59,11 +55,7 @@ def draw_offload(
 ) -> Figure | None:
     """Draw stacked bars for latency and energy; return None where no kernel was chosen.
 
-    Args:
-        speedup: the terms of Amdahl's law.
-        plan: the kernels, where they are known.
-        verdicts: whether the plan pays, where that is known.
-        answer: the title; a plan that is not judged shows no speedup, and below the title every doubt.
+    ``answer`` is the title; a plan that is not judged shows no speedup, and below the title every doubt.
     """
     terms = Terms.of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
@@ -74,9 +66,9 @@ def draw_offload(
     doubts = doubts_of(verdicts) if is_not_judged(verdicts) else []
     subtitle = "; ".join(doubts) if doubts else _subtitle(plan)
     figure = new_figure(answer or "One inference on the host alone and with the card", subtitle)
-    grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
-    for row, objective in enumerate(known):
-        axes = figure.add_subplot(grid[row])
+    room = {"left": 0.13, "right": 0.9, "bottom": 0.1, "top": 0.77, "hspace": 0.66}
+    panels = figure.subplots(len(known), squeeze=False, gridspec_kw=room)
+    for axes, objective in zip(panels.flat, known, strict=True):
         _draw(axes, terms, objective, is_judged=not is_not_judged(verdicts))
         axes.set_title(f"{objective} {words.get(objective, '')}", fontsize=10)
     _explain(figure, terms, known)
@@ -84,10 +76,9 @@ def draw_offload(
 
 
 def _subtitle(plan: Sequence[OffloadPlanRow]) -> str:
-    if not plan:
-        return "estimated, not measured"
     kernels = listed((f"{row['kernel']} {row['engine']}" for row in plan), 4)
-    return f"{kernels} on {plan[0]['board']} in {plan[0]['precision']} · estimated, not measured"
+    on_board = f"{kernels} on {plan[0]['board']} in {plan[0]['precision']} · " if plan else ""
+    return f"{on_board}estimated, not measured"
 
 
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
@@ -98,7 +89,11 @@ def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
     bar_parts = {"host alone": dict(zip(("rest", "moved"), _divided(terms, objective, "likely"), strict=True))}
     for case in CASES:
         rest, moved = _divided(terms, objective, case)
-        parts = {"rest": rest, **_kernels(terms, objective, case, moved)}
+        parts = {"rest": rest}
+        if (objective, SPLIT[0]) in terms:
+            parts |= {name: _cell(terms, objective, name, case) for name in SPLIT}
+        else:
+            parts["kernels"] = moved / _cell(terms, objective, "kernel_speedup", case)
         parts |= {name: _cell(terms, objective, name, case) for name in ADDED if (objective, name) in terms}
         if (objective, HIDDEN) in terms:
             parts[HIDDEN] = -_cell(terms, objective, HIDDEN, case)
@@ -110,12 +105,6 @@ def _divided(terms: Terms, objective: str, case: str) -> tuple[float, float]:
     """Return the part of the host's total that stays, and the part that moves."""
     total, fraction = (_cell(terms, objective, term, case) for term in ("host_total", "accelerated_fraction"))
     return total * (1 - fraction), total * fraction
-
-
-def _kernels(terms: Terms, objective: str, case: str, moved: float) -> dict[str, float]:
-    if (objective, SPLIT[0]) in terms:
-        return {name: _cell(terms, objective, name, case) for name in SPLIT}
-    return {"kernels": moved / _cell(terms, objective, "kernel_speedup", case)}
 
 
 def _cell(terms: Terms, objective: str, term: str, case: str) -> float:
@@ -158,22 +147,21 @@ def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
     return left
 
 
-def _visible(drawn: Collection[Mapping[str, float]]) -> set[str]:
-    """Return the parts that are wide enough to be seen in a bar of one objective."""
-    longest = max(sum(value for value in parts.values() if value > 0) for parts in drawn)
-    return {name for parts in drawn for name, value in parts.items() if abs(value) > LEAST_VISIBLE_SHARE * longest}
-
-
 def _explain(figure: Figure, terms: Terms, objectives: Sequence[str]) -> None:
-    shown = {name for objective in objectives for name in _visible(bars(terms, objective).values())}
+    """Explain the parts that are wide enough to be seen in a bar."""
+    shown: set[str] = set()
+    for drawn in (bars(terms, objective).values() for objective in objectives):
+        longest = max(sum(value for value in parts.values() if value > 0) for parts in drawn)
+        parts = [part for parts in drawn for part in parts.items()]
+        shown |= {name for name, value in parts if abs(value) > LEAST_VISIBLE_SHARE * longest}
     handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor="white", hatch=hatch, label=label)
         for name, (colour, hatch, label) in PARTS.items()
         if name in shown
     ]
     if HIDDEN in shown:
-        handles.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label=HIDDEN_NAME))
-        handles.append(Line2D([], [], label=END_NAME, **END_MARK))  # type: ignore[arg-type]
-    handles.append(Line2D([], [], label=HOST_NAME, **HOST_MARK))  # type: ignore[arg-type]
+        handles.append(Patch(facecolor="none", edgecolor=GREY, hatch="xx", label="hidden by overlap"))
+        handles.append(Line2D([], [], label="end of the inference", **END_MARK))  # type: ignore[arg-type]
+    handles.append(Line2D([], [], label="host alone, same case", **HOST_MARK))  # type: ignore[arg-type]
     columns = min(LEGEND_COLUMNS, len(handles))
     figure.legend(handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=(0.01, LEGEND_TOP), fontsize=8)

@@ -17,11 +17,7 @@ from common.view.style import BLACK, GREEN, GREY, PALE, VERMILLION, new_figure
 from common.view.text import percent, significant
 
 NAMES = {
-    "lut": "LUT",
-    "ff": "flip-flops",
-    "bram36": "block RAM (36 Kb)",
-    "uram": "UltraRAM",
-    "dsp": "DSP",
+    **{"lut": "LUT", "ff": "flip-flops", "bram36": "block RAM (36 Kb)", "uram": "UltraRAM", "dsp": "DSP"},
     "memory_channels": "memory channels",
 }
 BAR_HEIGHT = 0.6
@@ -45,7 +41,14 @@ def draw_resources(resources: pd.DataFrame) -> Figure | None:
         _draw(axes, of_kind.to_dict("records"), is_partial=_has_spanning(of_kind) and kind != "memory_channels")
         axes.set_ylim(max(len(regions), LEAST_ROWS) - 0.5, -0.85)
         axes.set_title(NAMES[kind], fontsize=10)
-    _explain(figure, has_excess=any(_fill(row) > 1 + 1e-9 for row in there.to_dict("records")))
+    has_excess = any(_fill(row) > 1 + 1e-9 for row in there.to_dict("records"))
+    handles = [
+        Patch(color=GREEN, label="used by the plan"),
+        *([Patch(color=VERMILLION, label="used, above the limit")] if has_excess else []),
+        Line2D([], [], color=BLACK, linewidth=1.4, label="timing limit"),
+        Patch(facecolor="white", edgecolor=GREY, hatch="////", label="kept by the shell"),
+    ]
+    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
     return figure
 
 
@@ -106,13 +109,3 @@ def _draw(axes: Axes, rows: list[dict[Any, Any]], *, is_partial: bool) -> None:
 def _count(value: float) -> str:
     """Write a count; from ten thousand on in thousands."""
     return f"{significant(value / 1e3)}k" if value >= 1e4 else f"{value:g}"
-
-
-def _explain(figure: Figure, *, has_excess: bool) -> None:
-    handles = [
-        Patch(color=GREEN, label="used by the plan"),
-        *([Patch(color=VERMILLION, label="used, above the limit")] if has_excess else []),
-        Line2D([], [], color=BLACK, linewidth=1.4, label="timing limit"),
-        Patch(facecolor="white", edgecolor=GREY, hatch="////", label="kept by the shell"),
-    ]
-    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -33,8 +33,7 @@ THINNEST_POINTS = 0.5
 JOIN_SHARE = 0.0004  # of the width: bars closer than that are one to the eye
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """One bar in ms, with the items that it shows."""
 
     start_ms: float
@@ -45,12 +44,7 @@ class Bar:
 def draw_timeline(
     schedule: pd.DataFrame, verdicts: Sequence[OffloadVerdictRow] = (), warning: str = ""
 ) -> Figure | None:
-    """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card.
-
-    Args:
-        verdicts: whether the plan pays, where that is known.
-        warning: the title where the host's times decide nothing.
-    """
+    """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card."""
     schedule = schedule.assign(activity=schedule["activity"].mask(schedule["item"] == GAP, "gap"))
     before, after = (schedule[schedule["scenario"] == scenario] for scenario in ("before", "after"))
     if not (after["activity"] == "kernel").any():
@@ -67,8 +61,11 @@ def draw_timeline(
     for place, lane in zip(places[1:], lanes, strict=True):
         _draw_lane(axes, place, after[after["lane"] == lane], ends_us[1])
     _name_lanes(axes, places, lanes)
-    _mark_ends(axes, ends_us, places)
-    _explain(figure, {*after["activity"], *marked["activity"]})
+    for end_us, low, high in ((ends_us[0], 0.0, 0.0), (ends_us[1], places[1], places[-1])):
+        axes.plot([end_us * 1e-3] * 2, [low - 0.45, high + 0.45], color=BLACK, linewidth=1.2, clip_on=False)
+    shown = {*after["activity"], *marked["activity"]}
+    handles = [Patch(color=colour, label=label) for name, (colour, label) in ACTIVITIES.items() if name in shown]
+    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
     return figure
 
 
@@ -116,16 +113,14 @@ def join(rows: pd.DataFrame, gap_us: float) -> dict[str, list[Bar]]:
 
 
 def _draw_lane(axes: Axes, place: float, rows: pd.DataFrame, end_us: float) -> None:
-    width_ms = axes.get_xlim()[1]
-    axes.broken_barh([(0, width_ms)], (place - BAR_HEIGHT / 2, BAR_HEIGHT), facecolor="#F6F6F6")
+    width_ms, spot = axes.get_xlim()[1], (place - BAR_HEIGHT / 2, BAR_HEIGHT)
+    axes.broken_barh([(0, width_ms)], spot, facecolor="#F6F6F6")
     bars = join(rows, JOIN_SHARE * width_ms * 1e3)
     edge = THINNEST_POINTS if len(bars) == 1 else 0.0  # keeps a lone sliver in sight; beside others it would cover them
-    for activity in sorted(bars):
-        colour = ACTIVITIES[activity][0]
-        spot = (place - BAR_HEIGHT / 2, BAR_HEIGHT)
-        extents = [(bar.start_ms, bar.length_ms) for bar in bars[activity]]
+    for activity, shown in sorted(bars.items()):
+        extents, colour = [bar[:2] for bar in shown], ACTIVITIES[activity][0]
         drawn = axes.broken_barh(extents, spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
-        mark(drawn, (bar.items for bar in bars[activity]))
+        mark(drawn, (bar.items for bar in shown))
     busy_us = float((rows["interval_finish_us"] - rows["interval_start_us"]).sum())
     text = f"{duration(busy_us)}, {percent(busy_us / end_us, 0)}"
     axes.text(width_ms * 1.01, place, text, va="center", fontsize=8.5)
@@ -140,14 +135,3 @@ def _name_lanes(axes: Axes, places: Sequence[float], lanes: Sequence[str]) -> No
     axes.grid(visible=True, axis="x")
     axes.axhline(0.85, color=PALE, linewidth=1.0)
     axes.text(axes.get_xlim()[1] * 1.01, 0.85, "busy", va="center", fontsize=8.5, color=GREY)
-
-
-def _mark_ends(axes: Axes, ends_us: tuple[float, float], places: Sequence[float]) -> None:
-    before_ms, after_ms = (end * 1e-3 for end in ends_us)
-    axes.plot([before_ms] * 2, [-0.45, 0.45], color=BLACK, linewidth=1.2, clip_on=False)
-    axes.plot([after_ms] * 2, [places[1] - 0.45, places[-1] + 0.45], color=BLACK, linewidth=1.2, clip_on=False)
-
-
-def _explain(figure: Figure, shown: set[str]) -> None:
-    handles = [Patch(color=colour, label=label) for name, (colour, label) in ACTIVITIES.items() if name in shown]
-    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.01, 0.89), fontsize=8.5)
