@@ -55,12 +55,7 @@ class BoardDesign:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The Pareto front of the designs, the fastest first.
-
-    Attributes:
-        tried_count: designs of the set.
-        fitting_count: those that fit the board.
-    """
+    """The Pareto front, the fastest first, of the designs that were tried and fit the board."""
 
     designs: tuple[BoardDesign, ...]
     tried_count: int
@@ -81,13 +76,7 @@ class NestCosts(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRuns:
-    """The runs of all nests of a model on arrays of one size, side by side.
-
-    Attributes:
-        runs: of all nests.
-        first: where the runs of each nest begin.
-        times: how often each nest runs.
-    """
+    """The runs of all nests of a model on arrays of one size, side by side, and how many times each nest runs."""
 
     runs: NestRuns
     first: np.ndarray

@@ -27,11 +27,7 @@ REGIONS = "regions"
 
 @dataclass(frozen=True, slots=True)
 class BoardModel:
-    """A model that is to run on arrays of a board.
-
-    Attributes:
-        nests: its contractions, and how often each runs.
-    """
+    """A model that is to run on arrays of a board: its contractions, and how often each runs."""
 
     nests: Counter[LoopNest]
     builder: ArrayBuilder

@@ -113,11 +113,7 @@ def scales(graph: SourceGraph) -> frozenset[str]:
 def bytes_by_role(
     tensors: Iterable[BorderTensor], precision: str, kept: Set[str] = frozenset()
 ) -> dict[BorderRole, int] | None:
-    """Return the bytes that cross a border on the card, by role; None where a size is unknown.
-
-    Args:
-        kept: tensors that have the bytes of the file.
-    """
+    """Return the bytes across a border on the card by role, or None if unknown; ``kept`` tensors have the file's."""
     role_bytes: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
     for tensor in tensors:
         is_kept = tensor.tensor in kept

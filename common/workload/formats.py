@@ -14,11 +14,7 @@ from common.workload.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class WiderLayers:
-    """Layers that a plan computes in a wider number format than the others.
-
-    Attributes:
-        nodes: their names in the source graph.
-    """
+    """Layers, by their names, that a plan computes in a wider number format than the others."""
 
     precision: str
     nodes: frozenset[str]

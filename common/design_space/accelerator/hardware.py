@@ -145,9 +145,7 @@ class Level:
 class MultiplierArray:
     """The multipliers: an array of rows and columns, in which an element does one multiply-accumulate per cycle.
 
-    Attributes:
-        element_mm2: area of one element; None where nobody gives it.
-        column_mm2: area that a column has beside its elements and memories; None where nobody gives it.
+    ``column_mm2`` is the area that a column has beside its elements and memories. Areas that nobody gives are None.
     """
 
     rows: int
@@ -187,12 +185,7 @@ class RtlCosts:
 
 @dataclass(frozen=True, slots=True)
 class RtlErrors:
-    """Least and most of measured over counted cycles, of layers that took no part in the fit: nine in ten are between.
-
-    Attributes:
-        window: of convolutions.
-        product: of matrix products.
-    """
+    """Least and most of measured over counted cycles: nine in ten layers that took no part in the fit are between."""
 
     window: tuple[float, float]
     product: tuple[float, float]
@@ -274,14 +267,10 @@ class Hardware:
         inside = [inner.holds for inner in self.levels[index + 1 :] if inner.copies != "element"]
         return level.holds & frozenset().union(*inside)
 
-    def variants(self, fixed: frozenset[str] = frozenset()) -> Iterator[Hardware]:
-        """Yield the hierarchy with each choice of the operands that bypass its levels; at last with no bypass.
-
-        Args:
-            fixed: operands that bypass no level.
-        """
-        for chosen in product(*(_subsets(sorted(self.may_pass(index) - fixed)) for index in range(len(self.levels)))):
-            yield self.passing(chosen)
+    def variants(self) -> Iterator[Hardware]:
+        """Yield the hierarchy with each choice of the operands that bypass its levels; at last with no bypass."""
+        choices = (_subsets(sorted(self.may_pass(index))) for index in range(len(self.levels)))
+        yield from map(self.passing, product(*choices))
 
     def passing(self, passed: Sequence[frozenset[str]]) -> Hardware:
         """Return the hierarchy in which some operands bypass each level."""

@@ -36,13 +36,7 @@ Nodes = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FaDosaModel:
-    """A model as FA-DOSA sees it.
-
-    Attributes:
-        graph: its operators, with the groups that may be fused.
-        apart: each operator as a layer.
-        fused: each group as a layer, and each other operator.
-    """
+    """A model as FA-DOSA sees it: a graph of operators, and the layers if all are apart or all groups are fused."""
 
     graph: ComputationGraph
     apart: LayerGraph

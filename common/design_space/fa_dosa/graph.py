@@ -17,12 +17,7 @@ WINDOW = ("stride_p", "stride_q", "dilation_r", "dilation_s")  # of a layer's di
 
 @dataclass(frozen=True, slots=True)
 class GraphLayer:
-    """One operator.
-
-    Attributes:
-        nest: extents of its loops.
-        tensor_bytes: bytes of ``input``, ``weight`` and ``output``, all operands of a kind together.
-    """
+    """One operator, with the bytes of all of its operands of a kind: ``input``, ``weight`` and ``output``."""
 
     op_type: str
     nest: LoopNest
@@ -32,13 +27,7 @@ class GraphLayer:
 
 @dataclass
 class ComputationGraph:
-    """Layers, the edges between them, and the groups of layers that may be fused.
-
-    Attributes:
-        layers: by name.
-        edges: pairs of names, from the layer that writes to the one that reads.
-        fusion_groups: groups, each in the order of computation.
-    """
+    """Layers by name, edges from writer to reader, and groups that may be fused, each in the order of computation."""
 
     layers: dict[str, GraphLayer] = field(default_factory=dict)
     edges: list[tuple[str, str]] = field(default_factory=list)

@@ -74,11 +74,7 @@ class MappingParameters:
 
 
 class FusionParameters:
-    """The probability that the layers of a group run as one kernel, for each group of a graph.
-
-    Attributes:
-        logits: of the probabilities, one for each group; they start at 0, which is a half.
-    """
+    """The probability that the layers of a group run as one kernel, for each group of a graph: a half at first."""
 
     def __init__(self, graph: ComputationGraph) -> None:
         """Make the parameters of a graph's groups.

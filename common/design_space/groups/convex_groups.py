@@ -65,11 +65,7 @@ class ConvexGroups:
 
 
 def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
-    """Return the convex groups of a model.
-
-    Args:
-        most_layers: of a group; 1 allows no fusion.
-    """
+    """Return the convex groups of a model, each of at most so many layers; 1 allows no fusion."""
     before, neighbours = [0] * len(graph.layers), [0] * len(graph.layers)
     for tensor in {*graph.producer, *graph.consumers}:
         readers, writers = graph.consumers.get(tensor, ()), [graph.producer[tensor]] if tensor in graph.producer else []

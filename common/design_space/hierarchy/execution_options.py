@@ -95,11 +95,7 @@ class ExecutionOption:
 def execution_option(
     index: int, layer: ModelLayer, places: Places, hardware: Hardware, sizes: Mapping[str, int]
 ) -> ExecutionOption:
-    """Return how a layer runs with its tensors in given places.
-
-    Args:
-        sizes: words of each tensor.
-    """
+    """Return how a layer runs with its tensors in given places; ``sizes`` are the words of each tensor."""
     read_here = places.inherited | places.copied
     streams = [(words, name in read_here) for name, words in layer.reads.items()]
     streams += [(words, name in places.left) for name, words in layer.written_beside.items()]

@@ -32,13 +32,7 @@ from common.workload.map_layers import LayerGraph
 def physical_floor(
     graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, weights_stay: bool = False
 ) -> SupportedPoint[None]:
-    """Return cycles and energy that no schedule of a model is below.
-
-    Args:
-        graph: the layers of the model, in elements.
-        layers: the same, as the accelerator runs them.
-        weights_stay: whether weights may stay on the chip between inferences.
-    """
+    """Return cycles and energy that no schedule is below, whose weights may stay between inferences or not."""
     words = np.zeros(len(hardware.levels))
     words[0] = _compulsory_words(graph)
     for layer in layers:

@@ -40,13 +40,7 @@ NestAt = tuple[LoopNest, Placement]
 
 @dataclass(frozen=True, slots=True)
 class HierarchyWorkload:
-    """The layers of a model, and its contractions.
-
-    Attributes:
-        graph: the layers of the model, in elements.
-        layers: the same, as an accelerator runs them.
-        element_bits: of the elements of the contractions in the model.
-    """
+    """The layers of a model in elements, as an accelerator runs them, and the bits of the elements in the model."""
 
     graph: LayerGraph
     layers: tuple[ModelLayer, ...]

@@ -88,11 +88,7 @@ class MappingCost:
     rtl_cycles: Array | None = None
 
     def slowest_part(self, parts: Sequence[str]) -> str:
-        """Return what bounds the first mapping of the batch: the multipliers, a level, or the commands of the RTL.
-
-        Args:
-            parts: names of the multipliers and of the levels.
-        """
+        """Return what bounds the first mapping: the multipliers or a level, by these names, or the RTL's commands."""
         of_first = [float(np.asarray(part)[0]) for part in self._parts]
         return [*parts, "rtl"][of_first.index(max(of_first))]
 
@@ -150,11 +146,7 @@ class _Moved:
 
 @dataclass(frozen=True)
 class MappedBatch:
-    """A batch of mapped nests. Their costs can be computed for several placements of the operands.
-
-    Attributes:
-        hardware: what the levels hold and how they are connected.
-    """
+    """A batch of mapped nests. Their costs can be computed for several placements of the operands."""
 
     nesting: Nesting
     hardware: Hardware

@@ -60,12 +60,7 @@ class Nests:
 
 @dataclass(frozen=True)
 class Nesting:
-    """A batch of mapped nests, with the loops of all levels in one sequence from the innermost to the outermost.
-
-    Attributes:
-        loops: index of each loop of the sequence.
-        steps: steps of each loop of the sequence.
-    """
+    """A batch of mapped nests, with the loops of all levels and their steps from the innermost to the outermost."""
 
     nests: Nests
     mappings: Mappings
@@ -158,11 +153,7 @@ class Nesting:
         return kept[..., output] * below_outputs + kept[..., tap] * below_taps
 
     def _kept_steps(self, level: int, count: Array) -> Array:
-        """Return how often a tile follows its neighbour along each loop, if it is the innermost that steps outside.
-
-        Args:
-            count: tiles along each loop.
-        """
+        """Return how often a tile of ``count`` follows its neighbour along a loop if that is the innermost outside."""
         xp = self.xp
         loops, steps = self.outside(level)
         runs = steps > 1

@@ -98,11 +98,7 @@ def key_of(*content: Any) -> str:
 
 
 class ResultCache:
-    """Results of earlier computations.
-
-    Attributes:
-        problem: why nothing is kept any more; empty while it works.
-    """
+    """Results of earlier computations; ``problem`` says why nothing is kept any more, and is empty while it works."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.problem = folder, ""
@@ -114,12 +110,7 @@ class ResultCache:
         return ResultCache, (self.folder,)
 
     def get(self, key: str, kinds: Sequence[type]) -> Any:
-        """Return a result; None where it is not known.
-
-        Args:
-            key: as :func:`key_of` returns it.
-            kinds: dataclasses in the result.
-        """
+        """Return the result of a key, in which there are dataclasses of these kinds; None where it is not known."""
         query = "SELECT checksum, content FROM results WHERE key = ?"
         for checksum, content in self._do(lambda database: database.execute(query, (key,)).fetchall()) or ():
             with contextlib.suppress(ValueError):
@@ -187,12 +178,9 @@ _IN_USE: ContextVar[ResultCache | None] = ContextVar("cache", default=None)
 
 
 def remembered(*kinds: type) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator for functions whose results follow from their arguments alone.
+    """Return a decorator for functions whose results, of dataclasses of these kinds, follow from arguments alone.
 
     While a cache is in use, each result is computed once.
-
-    Args:
-        kinds: dataclasses in the results.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

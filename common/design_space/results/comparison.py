@@ -41,11 +41,7 @@ def edp(point: DesignPointsRow) -> float:
 
 
 def objective(name: str, areas: Iterable[float | None]) -> Callable[[DesignPointsRow], float]:
-    """Return what the best design has the least of.
-
-    Args:
-        name: one of ``OBJECTIVES``.
-        areas: areas of all designs.
+    """Return what the best design has the least of: one of ``OBJECTIVES``.
 
     Raises:
         UnusableValueError: it needs areas, and an accelerator has none.

@@ -49,11 +49,7 @@ class SearchProblem(Protocol[Schedule_co]):
         """Choices that a search in two steps settles first, with zeros for the others."""
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
-        """Return cycles and energy in pJ of each schedule of a batch; infinite where it does not fit.
-
-        Args:
-            choices: by schedule and choice.
-        """
+        """Return cycles and energy in pJ of schedules, whose choices are rows; infinite where one does not fit."""
 
     def schedule(self, choices: Choices) -> Schedule_co:
         """Return the schedule of one vector of choices, as the tables of its kind of accelerator need it."""
@@ -74,11 +70,7 @@ UNFIT = 1e3  # above the logarithm of any number
 
 
 def at_points(points: NDArray[np.float64], problem: SearchProblem[object]) -> Choices:
-    """Return the choices at points of the unit cube, whose side each choice divides equally.
-
-    Args:
-        points: by point and choice; further columns are ignored.
-    """
+    """Return the choices at points of the unit cube, whose side each choice divides equally; other axes are unused."""
     sizes = np.array(problem.choice_sizes)
     floors = (points[:, : len(sizes)] * sizes).astype(np.int64)
     chosen: Choices = np.minimum(np.maximum(floors, 0), sizes - 1)

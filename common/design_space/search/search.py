@@ -60,13 +60,7 @@ class Searched(Generic[Part, Schedule]):
 
 @dataclass
 class _Turns(Generic[Schedule]):
-    """The turns of one part.
-
-    Attributes:
-        left: evaluations that it may still take.
-        front: the supported points of what was evaluated.
-        products: what the engine's last proposals cost; None before its first.
-    """
+    """The turns of one part: evaluations that are left, supported points so far, and what the last proposals cost."""
 
     part: ModelPart[Schedule]
     proposals: Proposals

@@ -45,10 +45,7 @@ State = tuple[int, frozenset[str]]  # the closed set of layers that have run, an
 def fused_front(
     graph: LayerGraph, buffer: SingleBuffer, *, most_layers: int = 6, observer: SearchObserver = UNOBSERVED
 ) -> Front[Schedule]:
-    """Return the front of the best schedules of a model; its best supported point is the optimum of the space.
-
-    Args:
-        most_layers: of a group; 1 gives the best schedule without fusion.
+    """Return the front of the best schedules of a model in groups of at most so many layers; 1 is without fusion.
 
     Raises:
         SearchInterruptedError: it was ended.

@@ -293,12 +293,7 @@ class FusionDescent:
         return drawn
 
     def costs(self, joins: Tensor, tilings: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cycles and energy of each restart.
-
-        Args:
-            joins: probabilities by restart, layer and choice.
-            tilings: likewise.
-        """
+        """Return cycles and energy of each restart, from probabilities by restart, layer and choice."""
         torch, known = torch_module(), self.problem.known
         causes, (groups, is_outside) = torch.tensor(known.causes), torch.tensor(known.conditions).T
         inside = joins.new_zeros((len(joins), len(groups)))

@@ -51,13 +51,9 @@ ROUNDING = 1e-12  # relative errors of sums
 
 @dataclass(frozen=True)
 class CellBounds:
-    """The cells of a batch.
+    """The cells of a batch, as slices of the chains of each loop, by cell and loop.
 
-    Attributes:
-        hardware: the accelerator, in which some operands may bypass some levels.
-        chains: of each loop.
-        places: the fan-outs of the array.
-        cells: slice of the chains, by cell and loop.
+    ``stays`` is everywhere the operand that the innermost loop at DRAM leaves in place.
     """
 
     nest: LoopNest
@@ -105,11 +101,7 @@ class CellBounds:
 
     @memoized
     def room(self, on_chip: frozenset[str]) -> Numbers:
-        """Return the most words that tiles leave free for resident maps; below 0 where no mapping of the cell fits.
-
-        Args:
-            on_chip: resident operands.
-        """
+        """Return the most words that tiles leave free for resident maps; below 0 where no mapping of the cell fits."""
         chip_level, room = resident_level(self.hardware), np.full(len(self.cells), np.inf)
         for place, copies in zip(self.places, self._of_slices("least_copies"), strict=True):
             room = np.where(copies.prod(axis=1) > place.size, -1.0, room)
@@ -155,12 +147,7 @@ class CellBounds:
         return saved
 
     def costs(self, stays: str, placement: Placement) -> tuple[Numbers, Numbers]:
-        """Return lower bounds of the cycles and of the energy in pJ of a cell's mappings.
-
-        Args:
-            stays: the operand that the innermost loop at DRAM leaves in place.
-            placement: where the operands are, and what moves beside the nest.
-        """
+        """Return lower bounds of the cycles and of the energy in pJ of a cell's mappings."""
         cycles, energy, moving = self._nest_costs(stays, Placement(placement.on_chip))
         for index, level in enumerate(self.hardware.levels):
             if streams := placement.words_at(index):

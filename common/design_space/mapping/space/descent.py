@@ -20,11 +20,7 @@ Values = Callable[[Choices], npt.NDArray[np.float64]]
 
 
 def descents(space: MappingSpace, values: Values, generator: np.random.Generator) -> Iterator[Choices]:
-    """Yield the chain of each loop at the end of each descent.
-
-    Args:
-        values: returns what is to be least of mappings, given the chain of each loop; infinite where none fits.
-    """
+    """Yield the chain of each loop at the end of each descent of ``values``, which are infinite where none fits."""
     begins = [np.array([_smallest(chains) for chains in space.chains])]
     drawn = np.stack([generator.integers(0, len(chains.steps), MOST_CHAINS) for chains in space.chains], axis=1)
     of_drawn = values(drawn)

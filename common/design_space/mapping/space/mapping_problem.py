@@ -71,9 +71,6 @@ class MappingProblem:
     (:mod:`common.design_space.mapping.space.mapping_space`). Copies for which the axis of the array has no room beside
     the loops before are not laid out. A tile is at most as large as that of the level outside, and larger than chosen
     where copies or the tile inside do not divide it.
-
-    Attributes:
-        placement: where the operands are, and what moves beside the nest.
     """
 
     nest: LoopNest

@@ -36,12 +36,7 @@ Choices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MappingSpace:
-    """The mappings of a nest on an accelerator, by cell: a slice of the chains of each loop.
-
-    Attributes:
-        hardware: the accelerator, in which some operands may bypass some levels.
-        chains: of each loop.
-    """
+    """The mappings of a nest by cell: a slice of the chains of each loop. Some operands may bypass some levels."""
 
     nest: LoopNest
     hardware: Hardware
@@ -85,11 +80,7 @@ class MappingSpace:
         return parts, rows
 
     def mappings(self, cells: Choices, stays: Choices) -> tuple[Mappings, Choices]:
-        """Return every mapping of cells with single chains, and the cell of each.
-
-        Args:
-            stays: the index of the entry of ``STAYS`` of each cell for DRAM.
-        """
+        """Return every mapping of cells with single chains and an index of ``STAYS`` each, and the cell of each."""
         of_loops = [chains.chain(cells[:, loop]) for loop, chains in enumerate(self.chains)]
         pairs = [*zip(self.chains, of_loops, strict=True)]
         temporal = np.stack([chains.steps[rows] for chains, rows in pairs], axis=-1) * 1.0
@@ -104,12 +95,7 @@ class MappingSpace:
         return np.asarray(chains + np.array([1 + of_loop.sizes for of_loop in self.chains]))
 
     def _innermost(self, temporal: np.ndarray, stays: Choices) -> tuple[Choices, Choices]:
-        """Return the mapping of each order, and the innermost loop of each level.
-
-        Args:
-            temporal: steps by mapping, level and loop.
-            stays: what the innermost loop at DRAM leaves in place, as the index of an entry of ``STAYS``.
-        """
+        """Return the mapping of each order, and its innermost loop by level, from steps by mapping, level and loop."""
         rows = np.arange(len(temporal))
         chosen = np.zeros((len(temporal), temporal.shape[1]), dtype=np.int64)
         for level in range(temporal.shape[1]):
