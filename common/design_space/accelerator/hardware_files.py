@@ -158,14 +158,11 @@ def _fanouts(section: Section) -> Iterator[Fanout]:
 
 def _fanout(section: Section) -> Fanout:
     loops = tuple(_words(section, "loops", LOOPS))
-    most = section.section("most") if "most" in section else ()
-    if any(loop not in loops for loop in most):
+    most = section.section("most") if "most" in section else None
+    if any(loop not in loops for loop in most or ()):
         raise section.error("most", "limits a loop that is not laid out", f"it takes {', '.join(loops)}")
-    return Fanout(
-        loops,
-        cast(Axis, section.choice("axis", get_args(Axis))),
-        tuple((loop, section.section("most").count(loop)) for loop in most),
-    )
+    axis = cast(Axis, section.choice("axis", get_args(Axis)))
+    return Fanout(loops, axis, tuple((loop, most.count(loop)) for loop in most) if most else ())
 
 
 def _words(section: Section, key: str, allowed: tuple[str, ...]) -> list[str]:

@@ -39,8 +39,11 @@ def physical_floor(
         for nest in layer.nests.values():
             words += layer.layer.passes * _multiplier_words(nest, hardware) + _weight_words(nest, hardware)
     if weights_stay:
+        memories = [replace(hardware, resident_at=level) for level in resident_levels(hardware)]
+        stay = [min(room_for_weights(memory), sum(weight_words(layer, memory) for layer in layers))
+                for memory in memories]  # fmt: skip
         for level in (0, *resident_levels(hardware)):
-            words[level] -= min(words[level], _most_staying_weight_words(layers, hardware))
+            words[level] -= min(words[level], max(stay, default=0.0))  # in whichever memory most of them stay
     macs, figures = sum(layer.layer.macs for layer in layers), Figures.of([hardware])
     copies = [1 if level.bandwidth_of == "column" else hardware.copies(level) for level in hardware.levels]
     cycles = [macs / hardware.array.elements, *(words / copies / np.asarray(figures.words_per_cycle)[0])]
@@ -59,13 +62,6 @@ def _compulsory_words(graph: LayerGraph) -> float:
     written = sum(form.result.elements for layer in graph.layers
                   if (form := layer.form) is not None and graph.returned & set(layer.writes))  # fmt: skip
     return constants + read + written
-
-
-def _most_staying_weight_words(layers: Sequence[ModelLayer], hardware: Hardware) -> float:
-    """Return the most words of weights that stay, in whichever memory they are."""
-    memories = [replace(hardware, resident_at=level) for level in resident_levels(hardware)]
-    most = [min(room_for_weights(memory), sum(weight_words(layer, memory) for layer in layers)) for memory in memories]
-    return max(most, default=0.0)
 
 
 def _multiplier_words(nest: LoopNest, hardware: Hardware) -> np.ndarray:

@@ -109,11 +109,28 @@ class _Tiles:
             return self.xp.module.maximum(count, self.xp.rounded_up(extent / side))
         return count * self.xp.rounded_up(extent / count / side)
 
+    def positions(self) -> Array:
+        """Return the input positions that each tile along rows and columns reads, over all of these tiles."""
+        total = self.nests.extents[..., N] * 0.0 + 1.0
+        for loops, distances in zip(WINDOW_LOOPS, self.nests.distances, strict=True):
+            # The sum is linear in each of the two counts, so it is least at an end of both.
+            ends = self._corners(loops) if self.is_bound else [self.counts]
+            sums = [window_sum(self.nests.extents, counts, loops, distances) for counts in ends]
+            total = total * reduce(self.xp.module.minimum, sums)
+        return total
+
+    def _corners(self, loops: tuple[int, int]) -> Sequence[Array]:
+        """Return the counts, and those with as many tiles as iterations along one loop of an axis, or along both."""
+        xp, most = self.xp, self.nests.extents + self.counts * 0.0
+        first, second = (np.arange(self.counts.shape[-1]) == loop for loop in loops)
+        corners = (first & False, first, second, first | second)
+        return [xp.module.where(xp.asarray(which), most, self.counts) for which in corners]
+
 
 def _load_cycles(tiles: _Tiles, hardware: Hardware, costs: RtlCosts, placement: Placement) -> Array:
     """Return the cycles to load the operands from memory, and the words that move beside the nests."""
     extents, dram = tiles.nests.extents, hardware.levels[0]
-    positions = tiles.images * _positions(tiles.counts, tiles.nests, is_bound=tiles.is_bound, xp=tiles.xp)
+    positions = tiles.images * tiles.positions()
     window = tiles.count(K) * positions  # each tile of channels loads the positions again
     weights = tiles.count(N, P, Q) * extents[..., G] * tiles.taps
     rows, size = tiles.taps * 0.0, tiles.taps * 0.0
@@ -141,23 +158,3 @@ def _block_counts(counts: Array, nests: Nests, hardware: Hardware, xp: Namespace
     sides = np.ones(counts.shape[-1])
     sides[[P, K, C]] = hardware.array.rows, hardware.array.columns, hardware.array.rows
     return xp.module.minimum(counts, xp.rounded_up(nests.extents / xp.asarray(sides)) + counts * 0.0)
-
-
-def _positions(counts: Array, nests: Nests, *, is_bound: bool, xp: Namespace) -> Array:
-    """Return the input positions that each tile along rows and columns reads, over all of these tiles."""
-    total = nests.extents[..., N] * 0.0 + 1.0
-    for loops, distances in zip(WINDOW_LOOPS, nests.distances, strict=True):
-        if not is_bound:
-            total = total * window_sum(nests.extents, counts, loops, distances)
-            continue
-        # The sum is linear in each of the two counts, so it is least at an end of both.
-        ends = [window_sum(nests.extents, corner, loops, distances) for corner in _corners(counts, nests, loops, xp)]
-        total = total * reduce(xp.module.minimum, ends)
-    return total
-
-
-def _corners(counts: Array, nests: Nests, loops: tuple[int, int], xp: Namespace) -> Sequence[Array]:
-    """Return the counts, and those with as many tiles as iterations along one loop of an axis, or along both."""
-    chosen = [np.arange(counts.shape[-1]) == loop for loop in loops]
-    most = [chosen[0] & False, chosen[0], chosen[1], chosen[0] | chosen[1]]
-    return [xp.module.where(xp.asarray(which), nests.extents + counts * 0.0, counts) for which in most]

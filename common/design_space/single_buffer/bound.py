@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
 from common.workload.loop_nests import LoopNest
-from common.workload.map_layers import LayerGraph, MapForm, MapLayer
+from common.workload.map_layers import FeatureMap, LayerGraph, MapForm, MapLayer, Window, maps_of_nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class LowerBound:
 def lower_bound(graph: LayerGraph, buffer: SingleBuffer) -> LowerBound:
     """Return the bound on all schedules of a model on one accelerator."""
     macs = sum(layer.macs for layer in graph.layers)
-    moved = sum(_own_bytes(layer) for layer in graph.layers) + sum(_map_bytes(graph, name) for name in _tensors(graph))
+    tensors = {*graph.producer, *graph.consumers}
+    moved = sum(map(_own_bytes, graph.layers)) + sum(_map_bytes(graph, tensor) for tensor in tensors)
     return LowerBound(macs, moved, buffer.cycles(macs, moved), buffer.energy_pj(macs, moved))
 
 
@@ -42,10 +43,18 @@ def touched_lines(outputs: int, taps: int, stride: int, dilation: int, pad: int,
 
 def nest_bits(nest: LoopNest) -> int:
     """Return the compulsory traffic of a contraction by itself."""
-    rows = touched_lines(nest.p, nest.r, nest.stride_p, nest.dilation_r, nest.pad_p, nest.stored_height)
-    columns = touched_lines(nest.q, nest.s, nest.stride_q, nest.dilation_s, nest.pad_q, nest.stored_width)
-    read = nest.n * nest.groups * nest.c * rows * columns * nest.input_bits
+    read = touched_elements(*maps_of_nest(nest, (nest.input_bits, nest.output_bits))) * nest.input_bits
     return read + nest.elements["weight"] * nest.weight_bits + nest.elements["output"] * nest.output_bits
+
+
+def touched_elements(below: FeatureMap, window: Window, result: FeatureMap) -> int:
+    """Return how many elements of a map some window touches."""
+    extents = ((result.rows, below.rows), (result.columns, below.columns))
+    rows, columns = (
+        touched_lines(outputs, window.taps[axis], window.strides[axis], window.dilations[axis], window.pads[axis], most)
+        for axis, (outputs, most) in enumerate(extents)
+    )
+    return below.images * below.channels * rows * columns
 
 
 def other_bytes(layer: MapLayer) -> float:
@@ -66,10 +75,6 @@ def _own_bytes(layer: MapLayer) -> float:
     return layer.passes * sum(nest_bits(nest) for nest in layer.nests) / 8 + other_bytes(layer)
 
 
-def _tensors(graph: LayerGraph) -> set[str]:
-    return {*graph.producer, *graph.consumers}
-
-
 def _map_bytes(graph: LayerGraph, tensor: str) -> float:
     """Return the traffic of a tensor at the layers that could fuse, if it must go through memory."""
     writer = graph.producer.get(tensor)
@@ -87,10 +92,4 @@ def read_bits(form: MapForm, tensor: str) -> int:
     """Return the bits of a tensor that the windows of a layer touch, or that it adds."""
     if tensor in form.added:
         return form.result.elements * form.result.bits
-    window, below = form.window, form.below
-    extents = ((form.result.rows, below.rows), (form.result.columns, below.columns))
-    lines = [
-        touched_lines(outputs, window.taps[axis], window.strides[axis], window.dilations[axis], window.pads[axis], most)
-        for axis, (outputs, most) in enumerate(extents)
-    ]
-    return below.images * below.channels * lines[0] * lines[1] * below.bits
+    return touched_elements(form.below, form.window, form.result) * form.below.bits

@@ -166,7 +166,8 @@ class FusionProblem:
         for root in starts:
             if joins[root] < 0 or done >> joins[root] & 1:
                 members = self._grown(done, root, joins)
-                if len(members) == self.most_layers or not self._is_awaited(members, joins):
+                is_awaited = any(other in members and layer not in members for layer, other in enumerate(joins))
+                if len(members) == self.most_layers or not is_awaited:
                     return members
         return self._grown(done, starts[0], joins)
 
@@ -180,10 +181,6 @@ class FusionProblem:
             members.append(layer)
             group |= 1 << layer
         return members
-
-    def _is_awaited(self, members: list[int], joins: Joins) -> bool:
-        """Return whether a layer that cannot join a group yet chose it."""
-        return any(other in members and layer not in members for layer, other in enumerate(joins))
 
     @cached_property
     def known(self) -> KnownGroups:

@@ -225,39 +225,20 @@ class _Space:
             yield rows["computed"][number], columns["computed"][number], channels * extents.bits
 
 
-@dataclass(frozen=True)
 class _Choices:
     """Every size of tiles with the weights that fit besides; ``fits`` says where the group fits at all."""
 
-    space: _Space
-    capacity_bits: int
-
-    @cached_property
-    def _kept(self) -> Numbers:
-        """Index of the largest sum of weights that fits."""
-        sums, _ = self._subsets
-        return np.searchsorted(sums, self.capacity_bits - self.space.peak_bits, side="right") - 1
-
-    @cached_property
-    def _subsets(self) -> tuple[Numbers, tuple[int, ...]]:
-        return _subset_sums(tuple(stage.weight_bits for stage in self.space.group.stages))
-
-    @cached_property
-    def fits(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self._kept >= 0)
-
-    @cached_property
-    def _resident_weight_bits(self) -> Numbers:
-        return np.asarray(self._subsets[0][np.maximum(self._kept, 0)])
-
-    @cached_property
-    def moved(self) -> Numbers:
-        sums = self._subsets[0]
-        weights = self._resident_weight_bits + self.space.tiles * (sums[-1] - self._resident_weight_bits)
-        return np.asarray(self.space.moved_bits + weights)
+    def __init__(self, space: _Space, capacity_bits: int) -> None:
+        sums, self._sets = _subset_sums(tuple(stage.weight_bits for stage in space.group.stages))
+        self.space = space
+        self._kept = np.searchsorted(sums, capacity_bits - space.peak_bits, side="right") - 1
+        self.fits = self._kept >= 0
+        self._resident_weight_bits = sums[np.maximum(self._kept, 0)]  # the largest sum of weights that fits
+        weights = self._resident_weight_bits + space.tiles * (sums[-1] - self._resident_weight_bits)
+        self.moved = space.moved_bits + weights
 
     def tiling(self, row: int, column: int) -> GroupTiling:
-        chosen = self._subsets[1][int(self._kept[row, column])]
+        chosen = self._sets[int(self._kept[row, column])]
         stages = range(len(self.space.group.stages))
         return GroupTiling(
             rows=self.space.rows.sizes[row],

@@ -149,10 +149,11 @@ def exact(
     if not all(front.fronts[ALONE] for front in fronts.values()):
         raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     points = sum_of_fronts({nest: (front.fronts[ALONE], repeats[nest]) for nest, front in fronts.items()})
-    layers = {}
-    for name, nest in nests.items():
-        point = points[nest]
-        layers[name] = MappedLayer(nest, point.choice, point.cycles, point.energy_pj, (runs or {}).get(name, 1))
+    layers = {
+        name: MappedLayer(nest, point.choice, point.cycles, point.energy_pj, (runs or {}).get(name, 1))
+        for name, nest in nests.items()
+        for point in [points[nest]]
+    }
     return MappedNetwork(layers, searches.mapping_count - count_before)
 
 
