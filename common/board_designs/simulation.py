@@ -68,7 +68,9 @@ def simulation_rows(found: BoardDesign, nests: Mapping[LoopNest, int], costs: Ne
     assert design is not None
     products = [_drawn(design, nest, seed) for seed, nest in enumerate(nests)]
     outcomes = simulate(products)
-    _require_sums(products, outcomes)
+    for product, outcome in zip(products, outcomes, strict=True):
+        if not np.array_equal(outcome.product, product.a @ product.b):
+            raise PipelineError(product.design.name, "the simulated sums are not those of the product", "report this")
     return [
         _row(found, nest, times, product, outcome, [float(part[index]) for part in costs])
         for index, ((nest, times), product, outcome) in enumerate(zip(nests.items(), products, outcomes, strict=True))
@@ -88,12 +90,6 @@ def _drawn(design: Design, nest: LoopNest, seed: int) -> ArrayProduct:
 def _matmul(nest: LoopNest) -> Matmul:
     """Return a contraction as the array computes it: output pixels along its rows, channels along its columns."""
     return Matmul(nest.n * nest.p * nest.q, nest.c * nest.r * nest.s, nest.k, nest.groups)
-
-
-def _require_sums(products: Sequence[ArrayProduct], outcomes: Sequence[Outcome]) -> None:
-    for product, outcome in zip(products, outcomes, strict=True):
-        if not np.array_equal(outcome.product, product.a @ product.b):
-            raise PipelineError(product.design.name, "the simulated sums are not those of the product", "report this")
 
 
 def _row(

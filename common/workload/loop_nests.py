@@ -33,24 +33,15 @@ class LoopNest:
 
     Attributes:
         n: images.
-        k: output channels of one group.
-        c: input channels of one group.
-        p: output rows.
-        q: output columns.
-        r: rows of the window.
-        s: columns of the window.
+        k, c: output and input channels of one group.
+        p, q: output rows and columns.
+        r, s: rows and columns of the window.
         groups: independent contractions over channels of their own.
-        stride_p: input rows between two output rows.
-        stride_q: input columns between two output columns.
-        dilation_r: input rows between two rows of the window.
-        dilation_s: input columns between two columns of the window.
-        pad_p: rows of zeros above the input that the window reads; the input is not stored with them.
-        pad_q: columns of zeros left of the input that the window reads.
-        height: stored input rows; 0 means every row that the window reads.
-        width: stored input columns; 0 means every column that the window reads.
-        input_bits: of one stored input element.
-        weight_bits: of one stored weight.
-        output_bits: of one stored output element.
+        stride_p, stride_q: input rows between two output rows, and input columns between two output columns.
+        dilation_r, dilation_s: input rows between two rows of the window, and columns between two of its columns.
+        pad_p, pad_q: rows of zeros above the input, and columns left of it, that the window reads; they are not stored.
+        height, width: stored input rows and columns; 0 means all that the window reads.
+        input_bits, weight_bits, output_bits: of one stored element.
         has_weight: whether the second operand is the same in all runs. In a product of two activations it is not.
     """
 

@@ -15,14 +15,8 @@ class SingleBuffer:
     Each byte from or to memory is one access of the buffer. What the multipliers read of the buffer costs nothing here:
     the figures of the hardware hold it within the buffer's energy per byte.
 
-    Attributes:
-        memory_bytes_per_cycle: bandwidth of the memory.
-        buffer_bytes_per_cycle: bandwidth of the buffer.
-        macs_per_cycle: multiply-accumulates of the array.
-        memory_pj_per_byte: energy of a byte from or to memory.
-        buffer_pj_per_byte: energy of a byte into or out of the buffer, of this capacity.
-        mac_pj: energy of a multiply-accumulate.
-        names: of the memory and the buffer.
+    ``buffer_pj_per_byte`` is the energy of a byte into or out of a buffer of this capacity. ``names`` are those of the
+    memory and the buffer.
     """
 
     capacity_bytes: int

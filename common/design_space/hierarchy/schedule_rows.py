@@ -44,7 +44,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "dram_beside_bytes": sum(placement.words_at(0)) * hardware.levels[0].word_bytes,
                 "resident_operands": " ".join(sorted(placement.on_chip)),
                 "resident_level": hardware.levels[level].name if placement.on_chip and level is not None else "",
-                "resident_tensor_bytes": _resident_bytes(step, hardware),
+                "resident_tensor_bytes": _resident_bytes(step.option.places.resident_words, hardware),
                 "modelled_cycles": mapped.cycles,
                 "rtl_low_cycles": rtl[0],
                 "rtl_cycles": rtl[1],
@@ -79,15 +79,13 @@ def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
 def staying_bytes(schedule: MappedSchedule, hardware: Hardware) -> float:
     """Return the bytes of weights that stay on the chip from one inference to the next."""
     hardware = replace(hardware, resident_at=schedule.resident_at)
-    level = resident_level(hardware)
     stay = {step.option.layer: step.layer for step in schedule.steps if step.option.places.weights_stay}
-    words = sum(weight_words(layer, hardware) for layer in stay.values())
-    return 0.0 if level is None else words * hardware.levels[level].word_bytes
+    return _resident_bytes(sum(weight_words(layer, hardware) for layer in stay.values()), hardware)
 
 
-def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
+def _resident_bytes(words: float, hardware: Hardware) -> float:
     level = resident_level(hardware)
-    return 0.0 if level is None else step.option.places.resident_words * hardware.levels[level].word_bytes
+    return 0.0 if level is None else words * hardware.levels[level].word_bytes
 
 
 def _energy_parts(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
@@ -149,7 +147,7 @@ def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:
         return 0.0
     level = resident_level(hardware) or 1
     tiles = max((_first(cost.needed_words[level]) for cost in step.costs(hardware).values()), default=0.0)
-    return _resident_bytes(step, hardware) + tiles * hardware.levels[level].word_bytes
+    return _resident_bytes(step.option.places.resident_words, hardware) + tiles * hardware.levels[level].word_bytes
 
 
 def _first(batch: Array) -> float:
