@@ -153,7 +153,7 @@ class Nesting:
         return kept[..., output] * below_outputs + kept[..., tap] * below_taps
 
     def _kept_steps(self, level: int, count: Array) -> Array:
-        """Return how often a tile of ``count`` follows its neighbour along a loop if that is the innermost outside."""
+        """Return how often a tile follows its neighbour along each loop, if it is the innermost that steps outside."""
         xp = self.xp
         loops, steps = self.outside(level)
         runs = steps > 1
