@@ -1,7 +1,8 @@
 """The largest shape that an operator's output can have where it depends on the value of an operand.
 
 Operators such as Resize, Pad, Tile, Expand, ConstantOfShape, Range, OneHot, StringSplit and Tokenizer have no bound:
-a value can make their output arbitrarily large. Reshape needs none: it keeps the number of elements.
+a value can make their output arbitrarily large. Reshape needs none: it keeps the number of elements. The rules of
+``contrib`` bound their own operators.
 """
 
 from __future__ import annotations
@@ -11,31 +12,33 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from common.graphs.graph import Dim, Shape, Tensor
-from common.graphs.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
+from common.graphs.operators import ONNX, REDUCTIONS
 from common.onnx_graph.by_operator import ByOperator
-from common.onnx_graph.shapes.contrib.attention import grouped_sizes
 from common.onnx_graph.shapes.contrib.registry import (
+    RULES,
     FindValue,
     OperatorCall,
     UnfitError,
     as_tuple,
     has_valid_extents,
     product,
-    total,
+    smallest,
 )
 
 Bound = Callable[[OperatorCall], Sequence[Shape]]
 BOUNDS = bound = ByOperator[Bound](ONNX)
-WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
 
 
 def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
     """Return the largest shape that each output can have for any operand value; None where there is no bound."""
-    largest = BOUNDS.of(node)
-    if largest is None:
-        return None
+    call = OperatorCall(node, tuple(operands), find_value, bounded=True)
     try:
-        shapes = [*largest(OperatorCall(node, tuple(operands), find_value)), *(None for _ in node.output)]
+        if largest := BOUNDS.of(node):
+            shapes = [*largest(call), *(None for _ in node.output)]
+        elif rule := RULES.of(node):
+            shapes = [*(output and output[1] for output in rule(call)), *(None for _ in node.output)]
+        else:
+            return None
     except UnfitError:
         return None
     bounds = [
@@ -49,12 +52,6 @@ def _known(call: OperatorCall, index: int) -> tuple[Dim, ...]:
     if shape is None:
         raise UnfitError
     return shape
-
-
-def _smallest(*dims: Dim) -> Dim:
-    """Return the smallest of the known bounds; each of them is valid."""
-    known = [dim for dim in dims if dim is not None]
-    return min(known) if known else None
 
 
 def _axis(call: OperatorCall, shape: tuple[Dim, ...], default: int = -1) -> int:
@@ -75,16 +72,6 @@ def nonzero(call: OperatorCall) -> list[Shape]:
     return [(max(1, len(shape)), product(*shape))]
 
 
-@bound("Compress")
-def compress(call: OperatorCall) -> list[Shape]:
-    """Return every slice that the condition covers; without an axis, the slices are elements."""
-    shape, [chosen] = _known(call, 0), call.dims(1, 1)
-    if call.attribute("axis") is None:
-        return [(_smallest(product(*shape), chosen),)]
-    axis = _axis(call, shape)
-    return [_replaced(shape, axis, _smallest(shape[axis], chosen))]
-
-
 @bound("Unique")
 def unique(call: OperatorCall) -> list[Shape]:
     """Return all elements (or slices along the axis): all may differ; each has one inverse index."""
@@ -94,18 +81,12 @@ def unique(call: OperatorCall) -> list[Shape]:
     return [shape, *[(shape[_axis(call, shape)],)] * 3]
 
 
-@bound("Unique", domains=(MICROSOFT,))
-def contrib_unique(call: OperatorCall) -> list[Shape]:
-    """Return all elements of a vector: all may differ."""
-    return [call.dims(0, 1)] * 3
-
-
 @bound("NonMaxSuppression")
 def non_max_suppression(call: OperatorCall) -> list[Shape]:
     """Return all boxes of every class and batch, at most the given number per class (operand 2, default 0)."""
     batches, classes, boxes = call.dims(1, 3)
     most = call.scalar(2) if call.has(2) else 0
-    return [(product(batches, classes, _smallest(boxes, most)), 3)]
+    return [(product(batches, classes, smallest(boxes, most)), 3)]
 
 
 @bound("TopK")
@@ -114,7 +95,7 @@ def top_k(call: OperatorCall) -> list[Shape]:
     shape = _known(call, 0)
     axis = _axis(call, shape)
     kept = call.scalar(1) if call.has(1) else call.attribute("k")
-    return [_replaced(shape, axis, _smallest(shape[axis], kept))] * 2
+    return [_replaced(shape, axis, smallest(shape[axis], kept))] * 2
 
 
 @bound("Slice")
@@ -149,37 +130,3 @@ def string_normalizer(call: OperatorCall) -> list[Shape]:
     if len(shape) not in (1, 2):
         raise UnfitError
     return [(*shape[:-1], None if shape[-1] is None else max(1, shape[-1]))]
-
-
-@bound("DynamicTimeWarping", domains=(MICROSOFT,))
-def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
-    """Return the longest path through M×N costs, which follows two edges and has M + N − 1 points."""
-    shape = _known(call, 0) or (None, None)
-    if len(shape) < 2:
-        raise UnfitError
-    rows, columns = shape[-2:]
-    return [(2, total(rows, columns, -1))]
-
-
-@bound("GroupQueryAttention", domains=(MICROSOFT,))
-def group_query_attention(call: OperatorCall) -> list[Shape]:
-    """Add past and new tokens; the total length is less where the past is a buffer of maximum length."""
-    batch, sequence, heads, groups, head_size = grouped_sizes(call)
-    _, _, past, stored = call.dims(3, 4) if call.has(3) else (None, None, 0, head_size)
-    reached = total(past, sequence)
-    cache = batch, groups, past if call.attribute("sliding_window_cache", 0) else reached, stored
-    return [(batch, sequence, product(heads, head_size)), cache, cache, (batch, heads, sequence, reached)]
-
-
-@bound("ReorderInput", domains=(NCHWC,))
-def reorder_input(call: OperatorCall) -> list[Shape]:
-    """Pad channels to whole blocks of 16, the larger of two sizes."""
-    shape = _known(call, 0)
-    if len(shape) < 3:
-        raise UnfitError
-    batch, *axes = shape
-    if call.attribute("channels_last", 0):
-        axes = [axes[-1], *axes[:-1]]
-    channels, *extent = axes
-    padded = None if channels is None else -(-channels // WIDEST_BLOCK) * WIDEST_BLOCK
-    return [(batch, padded, *extent)]

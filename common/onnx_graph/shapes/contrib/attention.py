@@ -135,7 +135,7 @@ def decoder_masked_multi_head_attention(call: OperatorCall) -> list[Output]:
     ]
 
 
-def grouped_sizes(call: OperatorCall) -> tuple[Dim, Dim, int, int, Dim]:
+def _grouped_sizes(call: OperatorCall) -> tuple[Dim, Dim, int, int, Dim]:
     """Return b, s, n, kv and h of queries in groups; a query without keys packs all three."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
@@ -147,9 +147,10 @@ def group_query_attention(call: OperatorCall) -> list[Output]:
     """Return b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
 
     The total length t is the value of operand 6. Without it the caches' length is known only where there is no past (t
-    = s). A past may be a buffer of maximum length, which does not grow, or hold the past tokens alone.
+    = s), or bounded by the past and the new tokens. A past may be a buffer of maximum length, which does not grow, or
+    hold the past tokens alone.
     """
-    batch, sequence, heads, groups, head_size = grouped_sizes(call)
+    batch, sequence, heads, groups, head_size = _grouped_sizes(call)
     reached, covered = _lengths(call, sequence)
     output: Output = (call.element_type(0), (batch, sequence, product(heads, head_size)))
     scores: Output = (call.element_type(0), (batch, heads, sequence, reached))
@@ -162,6 +163,8 @@ def _lengths(call: OperatorCall, sequence: Dim) -> tuple[Dim, Dim]:
     if not call.has(3):
         return (reached or sequence,) * 2
     past_length = call.dims(3, 4)[2]
+    if reached is None and call.bounded:
+        reached = total(past_length, sequence)
     if call.attribute("sliding_window_cache", 0):
         return reached, past_length
     return reached, None if reached is None or past_length is None else max(reached, past_length)
@@ -177,7 +180,7 @@ def _cache(call: OperatorCall, past: int, shape: tuple[Dim, ...]) -> Output:
 @rule("SparseAttention")
 def sparse_attention(call: OperatorCall) -> list[Output]:
     """Return b×s×(n·h), and the caches, which are buffers of maximum length."""
-    batch, sequence, heads, _, head_size = grouped_sizes(call)
+    batch, sequence, heads, _, head_size = _grouped_sizes(call)
     return [(call.element_type(0), (batch, sequence, product(heads, head_size))), call.same(3), call.same(4)]
 
 

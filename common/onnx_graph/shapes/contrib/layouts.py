@@ -89,8 +89,8 @@ def reorder_input(call: OperatorCall) -> list[Output]:
     if len(shape) < 3:
         raise UnfitError
     batch, channels, *extent = shape
-    padded = {None if channels is None else -(-channels // block) * block for block in BLOCKS}
-    return [(call.element_type(0), (batch, padded.pop() if len(padded) == 1 else None, *extent))]
+    fewest, most = (None if channels is None else -(-channels // block) * block for block in BLOCKS)
+    return [(call.element_type(0), (batch, most if call.bounded or fewest == most else None, *extent))]
 
 
 @rule("ReorderOutput", domains=(NCHWC,))

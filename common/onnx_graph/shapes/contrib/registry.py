@@ -28,11 +28,15 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """A node with its operands; absent optional ones are None. What its operator forbids is an UnfitError."""
+    """A node with its operands; absent optional ones are None. What its operator forbids is an UnfitError.
+
+    With ``bounded``, extents that depend on data are to be the largest possible ones where there are any.
+    """
 
     node: onnx.NodeProto
     operands: tuple[Tensor | None, ...]
     find_value: FindValue
+    bounded: bool = False
 
     def operand(self, index: int) -> Tensor | None:
         """Return operand ``index``, or None where the node leaves it out."""
@@ -128,6 +132,11 @@ def total(*dims: Dim) -> Dim:
 
 def product(*dims: Dim) -> Dim:
     return sums.product(dims)
+
+
+def smallest(*dims: Dim) -> Dim:
+    """Return the smallest of the known dimensions."""
+    return min((dim for dim in dims if dim is not None), default=None)
 
 
 def quotient(dim: Dim, divisor: Dim) -> Dim:

@@ -18,14 +18,19 @@ from common.onnx_graph.shapes.contrib.registry import (
     product,
     quotient,
     rule,
+    smallest,
     total,
 )
 
 
 @rule("DynamicTimeWarping")
 def dynamic_time_warping(call: OperatorCall) -> list[Output]:
-    """Return the cheapest path as two rows of indices; its length depends on the costs."""
-    return [(TensorProto.INT32, (2, None))]
+    """Return the cheapest path as two rows of indices; its length depends on the M×N costs.
+
+    The longest one follows two edges and has M + N − 1 points.
+    """
+    shape = call.shape(0) or ()
+    return [(TensorProto.INT32, (2, total(*shape[-2:], -1) if call.bounded and len(shape) > 1 else None))]
 
 
 @rule("GatherBlockQuantized")
@@ -103,7 +108,8 @@ def unfold_tensor(call: OperatorCall) -> list[Output]:
 def unique(call: OperatorCall) -> list[Output]:
     """Return the distinct values, each element's index among them, and their counts; data decide how many."""
     [count] = call.dims(0, 1)
-    return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
+    distinct = count if call.bounded else None
+    return [(call.element_type(0), (distinct,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (distinct,))]
 
 
 @rule("Rfft")
@@ -210,6 +216,8 @@ def compress(call: OperatorCall) -> Sequence[Output]:
         raise UnfitError
     extent = product(*shape) if axis is None else shape[axis]
     chosen = None if condition is None or extent is None else int(np.count_nonzero(condition[:extent]))
+    if chosen is None and call.bounded:
+        chosen = smallest(extent, *call.dims(1, 1))
     if axis is None:
         return [(call.element_type(0), (chosen,))]
     dims = list(shape)
