@@ -24,6 +24,7 @@ LARGEST_SUM_ERROR = 1e-9  # of a sum of doubles
 UNKNOWN_GAP = (
     "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
 )
+AT_ONCE = "several nodes were executed at once; gains and plans assume one node at a time and do not hold"
 UNCORRECTED = "node times include the unknown time that the profiler adds; rates of short nodes are too low"
 
 
@@ -182,9 +183,6 @@ def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_
         remedy = "attribution fails on this model; profile it with another <optimization>"
         raise PipelineError(table, f"only {share:.2%} of its time has an owner", remedy)
     return share
-
-
-AT_ONCE = "several nodes were executed at once; gains and plans assume one node at a time and do not hold"
 
 
 def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float | None) -> None:

@@ -75,11 +75,10 @@ def _convolution(
     operands = _weights(builder, x, path, (width, x.channels, kernel, kernel), share)
     pads, strides = [kernel // 2] * 4, [stride] * 2
     sums = builder.node("Conv", [x.name, *operands], path, kernel_shape=[kernel] * 2, pads=pads, strides=strides)
-    mean_square = 2 * share * x.mean_square
-    if not has_relu:
-        return _quantized(builder, sums, path, mean_square, width)
-    positive = builder.node("Relu", [sums], path)
-    return _quantized(builder, positive, path, mean_square / 2, width, is_positive=True)
+    if has_relu:
+        sums = builder.node("Relu", [sums], path)
+    mean_square = 2 * share * x.mean_square / (2 if has_relu else 1)
+    return _quantized(builder, sums, path, mean_square, width, is_positive=has_relu)
 
 
 def _weights(

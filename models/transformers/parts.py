@@ -10,6 +10,8 @@ import numpy as np
 from models.graph_builder import GraphBuilder, dotted
 
 OPSET = 17  # the first with LayerNormalization
+# Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
+BRANCH_VARIANCE = 0.25
 
 
 def layer_norm(

@@ -17,11 +17,9 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformers.parts import OPSET, layer_norm, patch_rows, reshape, size_of
+from models.transformers.parts import BRANCH_VARIANCE, OPSET, layer_norm, patch_rows, reshape, size_of
 
 EPSILON = 1e-6
-# Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
-BRANCH_VARIANCE = 0.25
 
 
 def build_vision_encoder(

@@ -10,11 +10,18 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformers.parts import OPSET, feed_forward, layer_norm, patch_rows, reshape, size_of, unsqueeze
+from models.transformers.parts import (
+    BRANCH_VARIANCE,
+    OPSET,
+    feed_forward,
+    layer_norm,
+    patch_rows,
+    reshape,
+    size_of,
+    unsqueeze,
+)
 
 EPSILON = 1e-6
-# Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
-BRANCH_VARIANCE = 0.25
 
 
 def build_vit(

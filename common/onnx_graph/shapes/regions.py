@@ -152,16 +152,12 @@ def _nodes(region: Region, bodies: Mapping[str, Body]) -> Iterator[Node]:
                 results += body.outputs
         inputs = (*node.input, *results)
         domain = "" if node.domain == "ai.onnx" else node.domain
-        yield Node(node.name, node.op_type, domain, inputs, tuple(node.output), _attributes(node), region.name)
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, object]:
-    """Return the attributes that are numbers, strings or lists; no formula needs tensors or bodies."""
-    return {
-        attribute.name: helper.get_attribute_value(attribute)
-        for attribute in node.attribute
-        if attribute.type in PLAIN and not attribute.ref_attr_name
-    }
+        attributes = {  # no formula needs tensors or bodies
+            attribute.name: helper.get_attribute_value(attribute)
+            for attribute in node.attribute
+            if attribute.type in PLAIN and not attribute.ref_attr_name
+        }
+        yield Node(node.name, node.op_type, domain, inputs, tuple(node.output), attributes, region.name)
 
 
 def _kinds(region: Region) -> dict[str, TensorKind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.graphs.graph import Count, Graph, Node, Tensor, Traffic
+from common.graphs.graph import Count, Graph, Node, Traffic
 from common.graphs.sums import total
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
 
@@ -49,15 +49,13 @@ def _cost(graph: Graph, node: Node) -> tuple[Cost | None, bool]:
     formula = FORMULAS.get((node.domain, node.op_type))
     if formula is None:
         return None, False
-    operation = Operation(node, _tensors(graph, node.inputs), _tensors(graph, node.outputs))
+    inputs, outputs = (
+        tuple(graph.tensors[name] if name else None for name in names) for names in (node.inputs, node.outputs)
+    )
     try:
-        return formula(operation), True
+        return formula(Operation(node, inputs, outputs)), True
     except UnknownShapeError:
         return None, True
-
-
-def _tensors(graph: Graph, names: tuple[str, ...]) -> tuple[Tensor | None, ...]:
-    return tuple(graph.tensors[name] if name else None for name in names)
 
 
 def _bytes(
