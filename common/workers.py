@@ -46,8 +46,6 @@ class WorkersLostError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The choice of an executor."""
-
     processes: int = 1
     cluster: str = ""  # one of ``CLUSTERS``; empty for none
     address: str = ""  # of the cluster; empty: the environment variable names it

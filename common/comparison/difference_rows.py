@@ -27,8 +27,6 @@ Compare = Callable[[Samples, Samples, float], Difference]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSettings:
-    """How to compare."""
-
     margin_share: float  # smallest change that counts; what is surely within it is unchanged
     is_paired: bool = False  # whether the runs of both sides took turns
     is_across_models: bool = False  # whether the models may differ

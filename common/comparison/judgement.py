@@ -43,7 +43,6 @@ def judge(difference: Difference, margin_share: float, p_value: float | None, *,
     Args:
         margin_share: smallest difference that counts as a change.
         p_value: of the test, corrected for its family; None if the figure has an interval but no runs.
-        is_less_better: whether a larger value is worse.
     """
     share, low, high = difference.share, difference.low_share, difference.high_share
     if share is None or low is None or high is None:

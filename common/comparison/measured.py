@@ -19,12 +19,6 @@ Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the 
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """One side of a comparison.
-
-    ``stated`` is what tables state as single values, by table and by what a row of it is about; ``conditions`` are what
-    the measurement depends on: host, versions, settings, clocks.
-    """
-
     name: str  # its folder or its model
     model_id: str  # of the model; empty where no table names one
     dimensions: Mapping[str, int]
@@ -34,8 +28,8 @@ class MeasuredSide:
     op_types: Mapping[str, str]
     metrics: Sequence[OpMetricsRow] = ()
     edges: Sequence[OpEdgesRow] = ()
-    stated: Mapping[str, Mapping[str, Statement]] = field(default_factory=dict)
-    conditions: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Mapping[str, Statement]] = field(default_factory=dict)  # by table, and by what a row is about
+    conditions: Mapping[str, Any] = field(default_factory=dict)  # what it depends on: host, versions, settings, clocks
     doubts: Sequence[str] = ()  # why its times decide nothing
     plan_doubts: Sequence[str] = ()  # why its plan has no verdict; the gain of the plan is then not stated
     session_runs: Sequence[int] = ()  # how many of the latencies each session has; empty for one session

@@ -108,7 +108,6 @@ def recorded_side(
 
 
 def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
-    """Return what differs besides the figures."""
     return [f"differs: {text}" for text in changed_conditions(baseline.conditions, candidate.conditions)]
 
 

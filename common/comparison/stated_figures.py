@@ -18,18 +18,15 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """A figure that a table states.
-
-    Attributes:
-        spread: ``interval``: two columns are its limits; ``cases``: two columns are it where all that nobody knows is
-            worse, and better: both sides know as little, so each case is compared with itself; ``halves``: a column
-            says how far two halves of the measurement were apart; ``exact``: it is computed, and does not scatter;
-            ``single``: one value, of which nobody knows how far a repeat would be away.
-    """
+    """A figure that a table states."""
 
     kind: str  # what the figure is about
     document: str  # its file
     name: str  # its column
+    # ``interval``: two columns are its limits; ``cases``: two columns are it where all that nobody knows is worse, and
+    # better: both sides know as little, so each case is compared with itself; ``halves``: a column says how far two
+    # halves of the measurement were apart; ``exact``: it is computed, and does not scatter; ``single``: one value, of
+    # which nobody knows how far a repeat would be away.
     spread: Spread
     is_less_better: bool = True  # whether a larger value is worse
     beside: tuple[str, ...] = ()  # the columns that its spread needs

@@ -28,10 +28,8 @@ def openmetrics(figures: Iterable[ExportedFigure], labels: Mapping[str, str]) ->
 
 def json_lines(figures: Iterable[ExportedFigure], labels: Mapping[str, str]) -> str:
     """Return the figures as one JSON object per line, by the same names and in the same units."""
-    lines = []
-    for figure in figures:
-        gauge = _gauge(figure, labels)
-        lines.append(json.dumps({"name": gauge.name, "labels": gauge.labels, "value": gauge.value}))
+    gauges = (_gauge(figure, labels) for figure in figures)
+    lines = (json.dumps({"name": one.name, "labels": one.labels, "value": one.value}) for one in gauges)
     return "".join(f"{line}\n" for line in lines)
 
 

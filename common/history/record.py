@@ -25,8 +25,6 @@ SERIES = ("hostname", "cpu_model", "provider", "graph_optimization", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The measured revision."""
-
     commit: str = UNKNOWN  # its full name, or ``unknown``
     is_dirty: bool | None = None  # whether tracked files differ from it; None where unknown
 
@@ -41,8 +39,6 @@ class FigureName(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A measurement in the history."""
-
     identity: str  # SHA-256 of its tables of times: a measurement that is recorded again is the same record
     revision: Revision
     folder: str

@@ -209,7 +209,6 @@ def _entered(database: sqlite3.Connection, record: Record) -> tuple[int, bool]:
 
 
 def _new_number(database: sqlite3.Connection, record: Record) -> int:
-    """Enter a record without its figures."""
     parts = (dict(record.dimensions), dict(record.conditions), list(record.doubts))
     values = (
         *(record.identity, datetime.now(UTC).isoformat(timespec="seconds")),

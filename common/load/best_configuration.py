@@ -20,8 +20,6 @@ ONE_ROW = "no input has a first axis of any size, so batches of one request alon
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """Settings of a search."""
-
     task: SearchTask  # the question; a model without batches is asked for batches of one request
     options: SessionSettings  # provider and optimization level of the sessions
     replicas: int = 1  # runs that share each session

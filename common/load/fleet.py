@@ -55,14 +55,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """One model to measure.
-
-    Attributes:
-        sent: content of the file and of those beside it with its weights, by their places in its folder, for a worker
-            that may not have them; empty: the worker reads the file.
-    """
+    """One model to measure."""
 
     path: Path
+    # Content of the file and of those beside it with its weights, by their places in its folder, for a worker that may
+    # not have them; empty: the worker reads the file.
     sent: Mapping[str, bytes]
     dimensions: Mapping[str, int]
     configured: Mapping[str, int]  # sizes of lower precedence

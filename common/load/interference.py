@@ -70,8 +70,6 @@ RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or tog
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """The records of two services, loaded alone and together."""
-
     last: LoadTest  # the last test of the main service beside the other one
     rows: list[LoadInterferenceRow]
     lacks: list[str]  # why these are incomplete; empty where they are not

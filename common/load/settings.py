@@ -189,8 +189,6 @@ class ModelLoad:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One load of a model at an endpoint."""
-
     address: Address
     served_model: str
     version: str
@@ -338,7 +336,6 @@ def fleet_task(values: FlagValues) -> ModelTask:
 
 
 def matrix_options(values: FlagValues) -> SessionSettings:
-    """Return how the sessions of a comparison of providers are set up."""
     return SessionSettings(usable_threads(values["threads"]), optimization=values["optimization"])
 
 

@@ -80,8 +80,6 @@ LoadObserver = Callable[[Delta], None]
 
 
 class LoadDelta:
-    """Figures of a load of requests."""
-
     def __init__(self, log: Log, queue: BatchQueue) -> None:
         self._log, self._queue = log, queue
         self._seen = 0  # requests that had come at the last look

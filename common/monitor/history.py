@@ -37,7 +37,6 @@ class Stretch:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, runs: Histogram, gauges: Figures) -> None:
-        """Count one more second."""
         self.runs.merge(runs)
         for name, value in gauges.items():
             if value is not None:

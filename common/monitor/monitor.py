@@ -24,8 +24,6 @@ LOOK_TICKS = 100  # between two looks for slow runs
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """A node, its operator, and its share of the time of a run."""
-
     node: str
     op_type: str
     share: float
@@ -45,7 +43,6 @@ class LiveSource:
     is_ready: bool = False
 
     def newest_gauges(self) -> Mapping[str, float]:
-        """Return the gauges that are not too old."""
         return self.gauges if time.monotonic() - self.gauges_s < POSTED_S else {}
 
     @property
@@ -84,11 +81,7 @@ class Monitor:
         self.newest = "{}"  # as a message
 
     def tick(self, number: int, own: Figures) -> str:
-        """Return the next tick as JSON.
-
-        Raises:
-            PipelineError: the model cannot even be loaded. One that fails later is a problem in the tick.
-        """
+        """Return the next tick as JSON; a model that cannot even be loaded raises why, and a later failure is in it."""
         if self.source.error is not None and not self.source.is_ready:
             raise self.source.error
         now_s = time.time()

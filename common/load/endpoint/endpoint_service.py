@@ -33,8 +33,7 @@ class Caller(Protocol):
 
     is_binary: bool  # whether values are bytes
 
-    def takes_bytes(self) -> bool:
-        """Whether the endpoint takes values as bytes."""
+    def takes_bytes(self) -> bool: ...
 
     def metadata(self) -> ModelMetadata:
         """Ask what the model takes and answers."""

@@ -46,13 +46,9 @@ class Slope:
 
 
 def memory_slope(inferences: npt.NDArray[np.int64], resident_bytes: npt.NDArray[np.int64]) -> Slope | None:
-    """Return the slope after the settling; None for too few samples.
+    """Return the slope of samples after the settling over the inferences that had run by then; None for too few.
 
     Memory that grows at first and not in the second half has only settled late: its slope is that of the second half.
-
-    Args:
-        inferences: how many had run at each sample, in rising order.
-        resident_bytes: memory at each sample.
     """
     whole, later = (_slope(inferences, resident_bytes, share) for share in (SETTLING_SHARE, LATER_SHARE))
     return later if whole and later and whole.is_leak and not later.is_leak else whole

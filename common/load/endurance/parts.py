@@ -50,8 +50,6 @@ class ProcessWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadPart:
-    """The record of one part."""
-
     start_s: float  # its begin on the clock of ``time.perf_counter``
     duration_s: float
     sent_count: int
@@ -114,8 +112,6 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
 
 @dataclass(frozen=True, slots=True)
 class Endurance:
-    """The record of a load test of many parts."""
-
     last: LoadTest
     rows: list[EnduranceRow]
     summary: EnduranceSummaryDocument
@@ -149,16 +145,13 @@ def load_by_parts(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a long load went.
-
-    Attributes:
-        cause: ``throttling`` where the processor's clock fell with the speed, ``drift`` where it did not or where no
-            clock is known, empty where the level held.
-    """
+    """How a long load went."""
 
     leak: Slope | None = None  # growth of memory per inference; None for too few samples
     steadiness: SteadyState | None = None  # levels of the time of a call, second by second; None without an answer
     drift: float | None = None  # the last level over the first one, less 1; None without a level
+    # ``throttling`` where the processor's clock fell with the speed, ``drift`` where it did not or where no clock is
+    # known, empty where the level held.
     cause: str = ""
 
 
@@ -240,7 +233,6 @@ def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | Non
 
 
 def summary(course: Course, parts: Sequence[LoadPart]) -> dict[str, object]:
-    """Return whether memory grows, and whether the service slows down."""
     leak, steadiness = course.leak, course.steadiness
     return {
         "leak_bytes_per_inference": leak.value if leak else None,

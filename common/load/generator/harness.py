@@ -24,8 +24,6 @@ MOST_WORKERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """A service that is warm, and the demand that it meets."""
-
     service: Service
     policy: BatchPolicy
     demand: Demand

@@ -44,8 +44,6 @@ def nobody(log: Log, queue: BatchQueue) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServedStream:
-    """Requests, and the service that answers them."""
-
     source: Source
     service: Service
     policy: BatchPolicy

@@ -22,8 +22,6 @@ DEFAULT_BURSTS = Bursts()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The demand on a service."""
-
     rate_hz: float  # mean requests per second of a schedule that is made
     duration_s: float  # time in which requests come
     seed: int = 0
@@ -37,7 +35,6 @@ class Demand:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests come by a schedule."""
         return self.users is None
 
     @property

@@ -46,15 +46,10 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoadRecord:
-    """A load.
-
-    Attributes:
-        queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
-            there when the next one asks.
-    """
-
     start_s: float  # its start on the clock of ``time.perf_counter``
     intended_ns: TimesNs  # when each request was intended to start, from the start of the load
+    # When the generator put it into the queue. While all workers run, nobody could take it, and it is put there when
+    # the next one asks.
     queued_ns: TimesNs
     left_ns: TimesNs  # when it left the queue: for a batch, given up, or at the end of the load
     is_expired: npt.NDArray[np.bool_]  # whether it waited beyond the timeout; such ones are among the cancelled ones

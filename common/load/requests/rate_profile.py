@@ -17,8 +17,6 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RateStep:
-    """A part of a load."""
-
     duration_s: float
     begin_hz: float | None = None  # requests per second at its begin; None where no rate is asked for
     end_hz: float | None = None  # at its end; another one than at the begin is a ramp: the rate changes evenly

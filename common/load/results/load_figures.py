@@ -143,7 +143,6 @@ def _padding(test: LoadTest, work: Flops) -> Samples:
 
 
 def compute_us(record: LoadRecord) -> Samples:
-    """Return what each batch took, from start to end."""
     return _us(record.batches.ended_ns - record.batches.started_ns)
 
 
@@ -209,7 +208,6 @@ def counted_figures(test: LoadTest, validity: LoadValidity, first: int) -> dict[
         "warmup_request_count": first,
         "counted_request_count": len(counted),
         **(request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
-        "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
     }
 
 
@@ -218,6 +216,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
     record, first = test.record, warmup_count(test.record, state)
     counted = counted_figures(test, test.validity, first)
     is_judged = counted["validity"] == "valid" and counted["counted_request_count"] != 0
+    limits = counts_for_limits(counted_latencies_us(record, first), test.latency_factor) if is_judged else {}
     batches, late_us = record.batches, _us(record.late_ns)
     waits = depths(record, record.intended_ns)
     return {
@@ -242,6 +241,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "mean_request_count": float(batches.sizes.mean()) if len(batches.sizes) else None,
         **_padding_figures(test),
         "batch_steady_state": state.kind,
+        "counts_for_limits": limits,
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
         "copy_overlap_share": overlap_share(record, COPIES, RUN),

@@ -32,8 +32,6 @@ STEP_FIGURES = (  # of a whole load, which a step has too
 
 @dataclass(frozen=True, slots=True)
 class LoadTables:
-    """The tables of one load."""
-
     requests: pd.DataFrame
     batches: pd.DataFrame
     summary: LoadSummaryDocument

@@ -22,14 +22,11 @@ MEAN = "mean"
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """What is asked of a load."""
-
     max_error_share: float = MAX_ERROR_SHARE  # of all that come: may fail, expire, be turned away, or not be served
     bound_us: float | None = None  # latency within which an answer counts as goodput; None: any answer does
     min_goodput_hz: float | None = None  # least requests per second that are to be answered so; None: any number
 
     def is_good(self, record: LoadRecord) -> npt.NDArray[np.bool_]:
-        """Return whether each request was answered within the bound."""
         bound_us = np.inf if self.bound_us is None else self.bound_us
         return np.asarray(record.is_completed & (record.settled_ns - record.intended_ns <= 1e3 * bound_us))
 

@@ -47,8 +47,6 @@ THOROUGH, ROUGH = SimulationSize(2048, 8192), SimulationSize(256, FIRST_STEPS)
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The prediction of a queue."""
-
     utilization: float  # share of the time during which a session runs a batch
     responses_s: Responses  # times from arrival to the end of the batch, a row per group of independent queues
 
@@ -168,7 +166,8 @@ class _Queues:
     def _step(self) -> _Step:
         came_s = self.came_s = self.came_s + self.random.exponential(1 / self.rate, len(self.held))
         closes = (self.held == self.most) | (came_s > self.start_s)
-        taken_s = self._call_s()
+        own = self.held - 1  # any of the measured calls of the size of the open batch
+        taken_s = self.times_s[self.firsts[own] + (self.random.random(len(own)) * self.counts[own]).astype(np.int64)]
         ends_s = self.start_s + taken_s
         self._occupy(np.where(closes, ends_s, self.free_s[0]))
         self.busy_s = self.busy_s + np.where(closes, taken_s, 0.0)
@@ -176,11 +175,6 @@ class _Queues:
         self.start_s = np.where(closes, self._start_s(), self.start_s)
         self.start_s = np.where(self.held == self.most, np.maximum(self.free_s[0], came_s), self.start_s)
         return _Step(came_s, closes, ends_s)
-
-    def _call_s(self) -> Samples:
-        """Return a time of a call for the open batch of each queue."""
-        places = (self.random.random(len(self.held)) * self.counts[self.held - 1]).astype(np.int64)
-        return np.asarray(self.times_s[self.firsts[self.held - 1] + places])
 
     def _occupy(self, until_s: Samples) -> None:
         """Let the session that is free first work until a time."""

@@ -40,8 +40,6 @@ Shape = tuple[int, int, Concurrency]  # sessions, threads of each, and how they 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Configuration:
-    """How a service is set up."""
-
     batch_max: int
     wait_s: float  # how long its oldest request waits
     session_count: int
@@ -55,8 +53,6 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial under load."""
-
     configuration: Configuration
     rung: int | None  # of the search; None for a trial outside it
     rate_hz: float  # requests per second that came
@@ -217,8 +213,6 @@ Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The result of a search."""
-
     standings: Sequence[Standing]
     best: Mapping[str, Standing]  # the best by each objective that is known; empty where nothing met the bound
     nearest: Trial | None  # the trial with the lowest p99; None where every one was overloaded

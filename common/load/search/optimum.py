@@ -32,8 +32,6 @@ EVERY_FAILED = "too many requests failed in every trial"
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """The question of a search."""
-
     bound_us: float
     budget_s: float
     batch_max: int

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.latency.dependence import Samples
 from common.latency.statistics import estimate_columns, percentile
 from common.load.search.curve import CurvePoint
-from common.load.search.halving import OBJECTIVES, Configuration, Shape, Standing, Trial, on_front
+from common.load.search.halving import OBJECTIVES, Configuration, Standing, Trial, on_front
 from common.load.search.optimum import Optimum, SearchTask
 from common.load.service.concurrency import SharingColumns
 from common.table_rows import LoadBatchTimesRow, LoadBestDocument, LoadSearchRow
@@ -26,29 +25,28 @@ class ConfigurationColumns(SharingColumns):
 
 def batch_rows(optimum: Optimum) -> list[LoadBatchTimesRow]:
     """Return the latency against the batch size: a row per shape and size."""
-    return [
-        _batch_row(shape, size, taken_s, optimum.powers_w.get((shape, size)))
-        for shape, times in optimum.times.items()
-        for size, taken_s in times.items()
-    ]
-
-
-def _batch_row(shape: Shape, size: int, taken_s: Samples, power_w: float | None) -> LoadBatchTimesRow:
-    median_us, rate_hz = percentile(1e6 * taken_s, 0.5), shape[0] * size / float(taken_s.mean())
-    return {
-        "session_count": shape[0],
-        "threads": shape[1],
-        **shape[2].columns,
-        "request_count": size,
-        "measured_call_count": len(taken_s),
-        "call_mean_us": 1e6 * float(taken_s.mean()),
-        "call_p50_us": float(np.median(1e6 * taken_s)),
-        "call_p50_low_us": median_us.low,
-        "call_p50_high_us": median_us.high,
-        "full_requests_per_s": rate_hz,
-        "load_power_w": power_w,
-        "requests_per_joule": rate_hz / power_w if power_w else None,
-    }
+    rows: list[LoadBatchTimesRow] = []
+    for (sessions, threads, concurrency), times in optimum.times.items():
+        for size, taken_s in times.items():
+            power_w = optimum.powers_w.get(((sessions, threads, concurrency), size))
+            median_us, rate_hz = percentile(1e6 * taken_s, 0.5), sessions * size / float(taken_s.mean())
+            rows.append(
+                {
+                    "session_count": sessions,
+                    "threads": threads,
+                    **concurrency.columns,
+                    "request_count": size,
+                    "measured_call_count": len(taken_s),
+                    "call_mean_us": 1e6 * float(taken_s.mean()),
+                    "call_p50_us": float(np.median(1e6 * taken_s)),
+                    "call_p50_low_us": median_us.low,
+                    "call_p50_high_us": median_us.high,
+                    "full_requests_per_s": rate_hz,
+                    "load_power_w": power_w,
+                    "requests_per_joule": rate_hz / power_w if power_w else None,
+                }
+            )
+    return rows
 
 
 def trial_rows(optimum: Optimum) -> list[LoadSearchRow]:

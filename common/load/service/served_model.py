@@ -105,7 +105,6 @@ def served_model(
         length: the longest request; 0 where all have one size.
 
     Raises:
-        PipelineError: the model cannot be read.
         UnusableValueError: a dimension is unbound, or batching chooses its size.
     """
     given = {**dimensions, **({length_dim: length} if length_dim and length else {})}

@@ -28,8 +28,6 @@ MOST_CALLS, PATIENCE_S = 64, 5.0  # with which a size is tried while all of them
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs of requests."""
-
     samples: Sequence[Mapping[str, Array]]  # of one request of the longest length each; requests take them in turn
     batched: frozenset[str]  # inputs that have a row per request; the others are the same for all
     variable: Mapping[str, int]  # the axis of each input whose size is the length of the request

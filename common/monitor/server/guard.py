@@ -116,8 +116,6 @@ class Limits:
 
 
 class Rejection(NamedTuple):
-    """The answer to a request that is refused."""
-
     status: int
     reason: str
 
