@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with RecordFile(settings.append_to).entering(record) as entry, stage.writing() as transaction:
             transaction.add_text("metrics", openmetrics(figures, labels))
             transaction.add_text("metric_lines", json_lines(figures, labels))
-            transaction.commit_with(entry.commit)
+            transaction.commit_elsewhere = entry.commit
         state = "recorded" if entry.is_new else "was recorded before; its figures are those of now"
         name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
         stage.show(f"record {entry.number} with {len(record.figures)} figures at {name}: {state}")

@@ -40,9 +40,7 @@ UNITS = {
     "_s": "s",
     "_j": "J",
     "_w": "W",
-    "_share": "0 to 1",
-    "_fraction": "0 to 1",
-    "_probability": "0 to 1",
+    **dict.fromkeys(("_share", "_fraction", "_probability"), "0 to 1"),
     "_factor": "1",
     "_count": "count",
     "_index": "index",
@@ -83,11 +81,7 @@ def names_of(word: str) -> list[str]:
 
 
 def declare(word: str, kind: Kind, description: str, *, minimum: float | None = None, allowed: str = "") -> None:
-    """Declare the columns that a word stands for; ``allowed`` has a comma between two values.
-
-    Raises:
-        ValueError: a column of this name is already declared.
-    """
+    """Declare the columns that a word stands for, each once; ``allowed`` has a comma between two values."""
     names, texts = names_of(word), [description]
     if "±" in word:
         texts += [f"{end} end of the interval of {names[0]}" for end in ("Lower", "Upper")]
@@ -180,8 +174,7 @@ _list("strides", "shape", "Stride per spatial axis")
 _count("groups?", "Convolution groups")
 _mapping(
     "attributes",
-    "Other attributes that decide what the node computes (pads, dilations, axis, head counts, …), with the operator's "
-    "defaults filled in; docs/MODEL.md lists the names",
+    "Other attributes that decide what the node computes (pads, axis, …), with defaults; docs/MODEL.md lists the names",
 )
 _count("batch_count?", "Independent GEMMs of the contraction (batch or groups)")
 _count("m_count?", "M: rows of the equivalent GEMM (output pixels × batch for a convolution)")
@@ -256,8 +249,8 @@ for _kind, _phrase in (("raw", "as traced"), ("corrected", "less the cost of pro
     _amount(f"{_kind}_std_us?", f"Standard deviation of the node's time over runs, {_phrase}")
 _amount(
     "raw_total_us",
-    "Sum of the node's exclusive time over all measured profiled runs; of one run, where an imported profile has no "
-    "number of runs",
+    "Sum of the node's exclusive time over all measured profiled runs; of one run of an import that does not count "
+    "runs",
 )
 _amount("correction±_us?", "Cost of profiling in the node's time in a run: median and quartiles; empty: not corrected")
 _flag("uses_thread_pool?", "Whether the node used the intra-op thread pool")
@@ -338,8 +331,7 @@ _amount("layer_share", "Time of the layer over the sum of all layers")
 _text("counter_source?", "Tool that counted; empty where nothing was counted")
 _amount(
     "window_s",
-    "Time over which events were counted, warm-up included: the runs of both sessions, or of the unprofiled one where "
-    "they took no turns",
+    "Time of counting, warm-up included: the runs of both sessions, or of the unprofiled one where they took no turns",
 )
 _count("run_count", "Runs in that time")
 for _name, _phrase in (
@@ -414,8 +406,7 @@ _choice(
 _choice("bound?", "Side of the ridge point; empty so near that unstable ceilings do not say", "compute, memory")
 _signed(
     "latency_share",
-    "Corrected latency over the unprofiled median (the gap's may be negative); for an imported trace, over the time of "
-    "all nodes together",
+    "Corrected latency over the unprofiled median (below 0 for some gaps); of an import, over the time of all nodes",
 )
 _signed("node_latency_us", "Corrected median of the node; for the gap, the rest of the unprofiled median")
 
@@ -529,8 +520,7 @@ _amount("variance_share", "Share of the variance of the speedup's logarithm that
 _amount("known_pays_probability?", "Probability of a gain if this term has its likely value; empty without a verdict")
 _amount(
     "information_value?",
-    "Expected saving of one inference, beyond that of deciding today, if this term were known before deciding; empty "
-    "without a verdict",
+    "Expected saving of an inference, beyond deciding today, if this term were known before; empty without a verdict",
 )
 _flag("is_judged", "Whether the host's times say something about the host of the plan; if not, no speedup follows")
 _flag("is_other_host", "Whether the board has a processor of its own, and the host's times are those of another")
@@ -669,8 +659,7 @@ _amount(
 )
 _amount(
     "space_gap_share?",
-    "How far the energy-delay product is above the best of this space, or above its lower bound where the search ended "
-    "early; empty where the optimum is proven",
+    "How far the energy-delay product is above the space's best or its lower bound; empty where the optimum is proven",
 )
 _flag(
     "is_pareto", "Whether none is better in latency, energy or area and as good in the rest; without areas in the two"
@@ -752,17 +741,14 @@ _amount("buffer_peak_bytes?", "Most that the group needs of the buffer at once; 
 # --- profiles of NPUs -----------------------------------------------------------------------------------------------
 _count("npu_run_index", "Index of the run in the profile")
 _count("session_index", "Sessions of the measurement before that of the run")
-for _name, _description in (
-    ("netrun_us", "The run as qnn-net-run sees it, with input and output"),
-    ("qnn_execute_us", "The run as the host sees it: QNN (execute) time"),
-    ("rpc_execute_us", "The remote call in it: RPC (execute) time; only devices have it"),
-    ("qnn_accelerator_us", "The device's side of the call: QNN accelerator (execute) time; only devices have it"),
-    ("accelerator_us", "The execution of the graph: Accelerator (execute) time"),
-    ("accelerator_busy_us", "The execution of the graph without waiting; only devices report it"),
-    ("vtcm_acquire_us", "Time for initial VTCM acquire"),
-    ("power_up_us", "Time for HVX + HMX power on and acquire"),
-):
-    _count(f"{_name}?", _description)
+_count("netrun_us?", "The run as qnn-net-run sees it, with input and output")
+_count("qnn_execute_us?", "The run as the host sees it: QNN (execute) time")
+_count("rpc_execute_us?", "The remote call in it: RPC (execute) time; only devices have it")
+_count("qnn_accelerator_us?", "The device's side of the call: QNN accelerator (execute) time; only devices have it")
+_count("accelerator_us?", "The execution of the graph: Accelerator (execute) time")
+_count("accelerator_busy_us?", "The execution of the graph without waiting; only devices report it")
+_count("vtcm_acquire_us?", "Time for initial VTCM acquire")
+_count("power_up_us?", "Time for HVX + HMX power on and acquire")
 _count("accelerator_cycles?", "Accelerator (execute) time in cycles: the sum over all nodes and threads")
 _count("hvx_thread_count?", "Number of HVX threads used; 0 on the emulator")
 _count("yield_count?", "How often the run yielded the processor")
@@ -777,8 +763,7 @@ _amount("dominant_path_cycles?", "Cycles on the dominant path through the hardwa
 _amount("npu_cycles?", "Cycles of the node over all hardware threads, median of the runs")
 _amount(
     "npu_cycles_share?",
-    "Part of the run's cycles; empty on the emulator. Threads run side by side, so it is an allocation of the run's "
-    "time, not a time",
+    "Part of the run's cycles; empty on the emulator. Threads run side by side, so it is an allocation, not a time",
 )
 _amount(
     "attributed_npu_time_us?",
@@ -871,18 +856,21 @@ _count("padded_request_count", "Requests that the call computed, with those that
 _count("padded_length", "Length that all requests of the batch were padded to; 0 where there is no variable axis")
 _amount("formation_us", "Age of the oldest request when the batch was formed")
 _amount("generator_late_us", "Wait of a batch that the policy allowed, with a free worker: the generator's own delay")
-for _name, _what in (
-    ("decode", "Time to decode the images of the batch"),
-    ("resize", "Time to resize and crop them"),
-    ("normalize", "Time to normalize them, and to put their channels in the order of the input"),
-    ("assemble", "Time to copy the requests into one batch in host memory"),
-    ("host_to_device", "Time to copy the batch to the device"),
-    ("session_run", "Time of the session's run"),
-    ("device_to_host", "Time to copy the outputs from the device"),
-    ("postprocess", "Time to find the top classes of the batch"),
-    ("round_trip", "Time from sending the batch to an endpoint until its answer was read"),
-):
-    _amount(f"{_name}_us?", f"{_what}; its requests wait for all of it")
+_amount("decode_us?", "Time to decode the images of the batch; its requests wait for all of it")
+_amount("resize_us?", "Time to resize and crop them; its requests wait for all of it")
+_amount(
+    "normalize_us?",
+    "Time to normalize them, and to put their channels in the order of the input; its requests wait for all of it",
+)
+_amount("assemble_us?", "Time to copy the requests into one batch in host memory; its requests wait for all of it")
+_amount("host_to_device_us?", "Time to copy the batch to the device; its requests wait for all of it")
+_amount("session_run_us?", "Time of the session's run; its requests wait for all of it")
+_amount("device_to_host_us?", "Time to copy the outputs from the device; its requests wait for all of it")
+_amount("postprocess_us?", "Time to find the top classes of the batch; its requests wait for all of it")
+_amount(
+    "round_trip_us?",
+    "Time from sending the batch to an endpoint until its answer was read; its requests wait for all of it",
+)
 _amount("padding_share?", "Share of the computed requests or tokens that nobody asked for")
 _amount("padding_flops_share?", "Share of the computed FLOPs that nobody asked for, by the expressions of 02")
 _choice(
@@ -898,21 +886,18 @@ _text("precision_goal?", "Figure, and how near its limits were to be; the load e
 _amount("precision_reached_share?", "How near these limits are; empty without a goal or limits")
 _text("arrivals", "How requests came: by a schedule, or from users who wait for answers (closed)")
 _count("sent_count", "Requests that came: those of all outcomes")
-for _name, _description in (
-    ("completed", "were answered"),
-    ("rejected", "found the queue full, or no bucket long enough"),
-    ("failed", "failed in the service, or were not answered within the timeout"),
-    ("cancelled", "waited beyond the timeout, or were not answered when the run ended"),
-    ("expired", "waited beyond the timeout (they are among the cancelled ones)"),
-):
-    _count(f"{_name}_count", f"Requests that {_description}")
+_count("completed_count", "Requests that were answered")
+_count("rejected_count", "Requests that found the queue full, or no bucket long enough")
+_count("failed_count", "Requests that failed in the service, or were not answered within the timeout")
+_count("cancelled_count", "Requests that waited beyond the timeout, or were not answered when the run ended")
+_count("expired_count", "Requests that waited beyond the timeout (they are among the cancelled ones)")
 _mapping("failure_reasons", "Requests that failed, by reason")
 _amount("offered_requests_per_s?", "Rate at which requests came")
 _amount("answered_requests_per_s", "Answers per second until the last one, or of the step in which they came")
 _amount(
     "error_share",
-    "Share of the requests that failed, expired, were turned away, or were not served before the load ended; requests "
-    "that a signal cut are not counted",
+    "Share of the requests that failed, expired, were turned away or left unserved; those that a signal cut do not "
+    "count",
 )
 _amount("max_error_share", "Most requests that may, for a valid load")
 _amount(
@@ -926,8 +911,8 @@ _amount("utilization_share?", "Share of the workers' time in calls, between the 
 _amount("generator_late_share", "Share of requests that the generator held up for over 1 ms and 1 % of their latency")
 _amount(
     "generator_delay_share",
-    "Share of the latency that delays of the generator of over 1 ms make, of a request and of those before it. The "
-    "lower limits of the latency are those without them",
+    "Share of the latency from the generator's delays of over 1 ms, with earlier requests'; lower limits leave them "
+    "out",
 )
 _amount("generator_late_p99_us?", "99th percentile of the generator's delay")
 _amount("mean_queue_depth_count?", "Mean of the requests that waited when one came")
@@ -965,8 +950,7 @@ _amount("pcie_rx_bytes_per_s?", "Mean PCIe traffic that the GPU received during 
 _text("pcie_unavailable?", "Why PCIe traffic is unknown")
 _mapping(
     "standard_metrics",
-    "The same run by the names of Triton Inference Server's counters and OpenTelemetry's process metrics, such as "
-    "nv_inference_request_success; LOAD.md has all of them",
+    "The same run by the names of Triton's counters and OpenTelemetry's process metrics; LOAD.md has all of them",
 )
 _mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
 _mapping(
@@ -1075,8 +1059,7 @@ _choice("compared_kind", "Kind of figure", "end_to_end, node, op_type, ceiling, 
 _text("compared_figure", "Column that is compared; both values are in its unit")
 _text(
     "compared_subject",
-    "Executed node of the baseline, operator type, objective of a plan or resource of a board; empty for a figure of "
-    "the whole",
+    "Executed node of the baseline, operator type, objective of a plan or resource of a board; else empty",
 )
 _count("history_run", "Number of the record in the history, counted from 1", minimum=1)
 _text("recorded_at", "When the record was entered, in UTC")
@@ -1151,8 +1134,8 @@ _choice(
 for _name in ("macs", "flops", "weight_bytes", "cache_bytes", "bytes"):
     _text(
         f"phase_{_name}_expression?",
-        f"The {_name} over the length of the phase: tokens of the prompt (prefill), or tokens in the caches before the "
-        "call (decode); empty where unknown",
+        f"The {_name} over the tokens of the prompt (prefill), or in the caches before the call (decode); empty if "
+        "unknown",
     )
 _amount("joules_per_token_j?", "Energy of calls over the tokens that a decoder takes in them; empty for other models")
 _count("past_token_count", "Tokens in the caches before the call")
@@ -1232,13 +1215,13 @@ _list(
 )
 _signed(
     "sqnr_db?",
-    "Signal-to-noise ratio: energy of the output in float over that of its error; 999 without an error, empty where an "
-    "output is not finite",
+    "Signal-to-noise ratio: energy of the output in float over its error's; 999 without one, empty if one is not "
+    "finite",
 )
 _signed(
     "calibration_sqnr_db?",
-    "The same ratio on the samples that calibrate, which take no part in the judgement: it chooses the scheme of a "
-    "format, and the mixture",
+    "The same ratio on the samples that calibrate and judge nothing: it chooses the scheme of a format, and the "
+    "mixture",
 )
 _amount(
     "calibration_top1_agreement_share?",

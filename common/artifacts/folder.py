@@ -36,16 +36,13 @@ class Folder(TypedReader):
     Args:
         record: the sidecar of what this stage will write; reads, notes and the workload are entered as they are read.
         lenient: accept stale tables and tables of another model with a note (the view draws what there is).
-
-    Attributes:
-        inherited: why artifacts that were read are incomplete; so is everything that is made from them.
     """
 
     def __init__(self, path: Path, record: Provenance, *, lenient: bool = False) -> None:
         self.root = path
         self.record = record
         self.lenient = lenient
-        self.inherited: list[str] = []
+        self.inherited: list[str] = []  # why artifacts that were read are incomplete, as is all that is made from them
         self._read: dict[str, tuple[Path, Provenance, str]] = {}
 
     def path(self, name: str) -> Path:
@@ -145,7 +142,8 @@ class Folder(TypedReader):
             problem = f"was not written by this version of the program ({error.problem})"
             raise UpstreamError(file, problem, _remedy(name)) from error
         except (ValueError, TypeError, ArithmeticError, PipelineError) as error:
-            raise UpstreamError(file, f"corrupt ({_first_line(error)})", _remedy(name)) from error
+            first_line = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UpstreamError(file, f"corrupt ({first_line})", _remedy(name)) from error
 
     def _claim(self, name: str, path: Path | None) -> Path:
         """Check that the artifact is as its writer left it, and that no input of it has changed since."""
@@ -185,11 +183,7 @@ class Folder(TypedReader):
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something at a path.
-
-    Raises:
-        UpstreamError: unknown, because a folder on the way may not be searched or a name is too long.
-    """
+    """Whether there is something at a path; UpstreamError where a folder on the way hides it, or a name is too long."""
     try:
         return path.exists()
     except OSError as error:
@@ -233,7 +227,3 @@ def _read_document(name: str, file: Path) -> dict[str, Any]:
 
 def _remedy(name: str) -> str:
     return f"run {WRITER[name]}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

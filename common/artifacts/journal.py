@@ -1,9 +1,8 @@
 """Files put in place together: the next stage on the folder completes what a kill or a power loss cut short.
 
 A stage prepares its files in a staging folder. To commit, it writes a journal of the renames there, does them, and
-removes the staging folder. A staging folder with a journal is a commit that was cut short: whoever meets it does the
-renames that are left. One without a journal is what a killed stage has left, and is dropped. All of this happens under
-the folder's lock.
+removes the staging folder. Whoever meets one with a journal, a commit that was cut short, does the renames that are
+left. One without a journal is what a killed stage has left, and is dropped. All of this is under the folder's lock.
 """
 
 from __future__ import annotations
@@ -38,11 +37,7 @@ PICTURE_SUFFIXES = (".svg", ".png")
 
 @contextlib.contextmanager
 def reporting(folder: Path) -> Iterator[None]:
-    """Turn a failure of the file system into an error about a folder.
-
-    Raises:
-        PipelineError: the disk is full, or the folder cannot be written.
-    """
+    """Raise PipelineError about a folder where the disk is full, or the folder cannot be written."""
     try:
         yield
     except OSError as error:
@@ -76,16 +71,12 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
 
 
 def path_in(folder: Path) -> Path:
-    """Return where the journal of a commit is: it is there from before the first rename until after the last one."""
+    """Return where a journal is from before the first rename of a commit until after the last one."""
     return folder / STAGING / JOURNAL
 
 
 def settle(folder: Path) -> None:
-    """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on.
-
-    Raises:
-        PipelineError: the folder cannot be read or written.
-    """
+    """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on."""
     with reporting(folder):
         while _exists(path_in(folder)):
             try:
@@ -96,20 +87,13 @@ def settle(folder: Path) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Complete a commit that was cut short, and drop what a killed stage left; a stage that runs is left alone.
-
-    Raises:
-        PipelineError: the folder cannot be read or written.
-    """
+    """Complete a commit that was cut short, and drop what a killed stage left; a stage that runs is left alone."""
     with reporting(folder), contextlib.suppress(_HeldError), _locked(folder):
         _clear(folder)
 
 
 def put_in_place(
-    folder: Path,
-    files: Sequence[tuple[Path, Path]],
-    obsolete: Iterable[Path],
-    commit_elsewhere: Callable[[], None] = lambda: None,
+    folder: Path, files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path], commit_elsewhere: Callable[[], None]
 ) -> None:
     """Rename staged files to their targets and remove obsolete ones: all, or after a kill none until the next start.
 
@@ -141,12 +125,7 @@ def put_in_place(
 
 
 def require_replaceable(target: Path) -> None:
-    """Refuse what a rename cannot replace.
-
-    Raises:
-        PipelineError: the path is a folder, or its own folder may not be changed or is on another disk.
-        OSError: it cannot be looked at.
-    """
+    """Raise PipelineError where a folder is at the path, or its own folder is none or may not be changed."""
     if target.is_dir() and not target.is_symlink():
         raise PipelineError(target, "cannot be written (it is a folder)", "move it away or use <out>")
     parent = target.parent
@@ -157,11 +136,7 @@ def require_replaceable(target: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Return whether anything is at a path, a link included.
-
-    Raises:
-        OSError: unknown.
-    """
+    """Return whether anything is at a path, a link included; OSError where that is unknown."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -224,8 +199,7 @@ def _complete(folder: Path) -> None:
 def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:
     """Read a journal: (staged, target) of each file, and the obsolete ones.
 
-    Raises:
-        PipelineError: it is none, or names files that no stage writes; nobody who was killed leaves such a one.
+    PipelineError where it is none, or names files that no stage writes: nobody who was killed leaves such a one.
     """
     try:
         if not stat.S_ISREG(journal.lstat().st_mode):
@@ -238,22 +212,14 @@ def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def _ours(name: str) -> str:
-    """Return a target of a journal: a file that a stage writes. Any other is not ours to replace or remove.
-
-    Raises:
-        ValueError: no stage writes it.
-    """
+    """Return a target of a journal; ValueError for a file that no stage writes: it is not ours to replace or remove."""
     if name not in _targets():
         raise ValueError(f"{quoted(name)} is no file of ours")
     return name
 
 
 def _staged(name: str) -> str:
-    """Return the name of a staged file.
-
-    Raises:
-        ValueError: it is the path of a file elsewhere.
-    """
+    """Return the name of a staged file; ValueError for the path of a file elsewhere."""
     if not isinstance(name, str) or "/" in name or "\0" in name or name in ("", ".", "..", JOURNAL):
         raise ValueError(f"{quoted(name)} is no file of ours")
     return name

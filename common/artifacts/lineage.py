@@ -37,7 +37,7 @@ def require_fresh(
 
     Args:
         remedy: the command to run where its sidecar is corrupt.
-        indifferent: names of files that may have changed, because no figure that matters follows from them.
+        indifferent: names of files from which no figure that matters follows.
         descendants: artifacts that were made from this one.
 
     Raises:
@@ -56,19 +56,14 @@ def require_fresh(
         if current.sha256 != digest:
             raise UpstreamError(file, f"stale: {name} was written again after it", remedy)
         if Path(os.path.realpath(upstream)) in descendants | {Path(os.path.realpath(file))}:
-            raise UpstreamError(
-                file, f"corrupt: its sidecar says that it was made from itself, by way of {name}", remedy
-            )
+            problem = f"corrupt: its sidecar says that it was made from itself, by way of {name}"
+            raise UpstreamError(file, problem, remedy)
         again = f"run {current.stage}, then {record.stage}"
         require_fresh(upstream, current, again, indifferent, descendants | {Path(os.path.realpath(file))})
 
 
 def _has_sidecar(file: Path, name: str, remedy: str) -> bool:
-    """Return whether the sidecar of a table from which an artifact was made is here.
-
-    Raises:
-        UpstreamError: no file can have that name.
-    """
+    """Return whether the sidecar of a table from which an artifact was made is here; no file may have that name."""
     try:
         return provenance.sidecar(file.parent / name).is_file()
     except (OSError, ValueError) as error:
@@ -77,13 +72,9 @@ def _has_sidecar(file: Path, name: str, remedy: str) -> bool:
 
 
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:
-    """Return the model and the binding of dimensions that all records with a model share.
+    """Return the id, the path and the dimensions of the model that all records share; empty where none names a model.
 
-    A table of variants binds some dimensions row by row, so those are not compared here; :func:`require_variants`
-    checks its rows.
-
-    Returns:
-        Model id, model path and dimensions; empty where no record names a model.
+    Dimensions that a table of variants binds row by row are not compared here, but by :func:`require_variants`.
 
     Raises:
         UpstreamError: two records belong to different models or to different bindings.
@@ -103,16 +94,11 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
 
 
 def require_variants(variants: Iterable[Mapping[str, int]], swept: Sequence[str], bound: Mapping[str, int]) -> None:
-    """Check that each row binds all dimensions that its table sweeps, and none of those that the whole table binds.
-
-    Raises:
-        ValueError: a row binds other dimensions than the table sweeps, or a size is not a whole number.
-    """
+    """Raise ValueError unless each row binds all that its table sweeps to whole numbers, and nothing that is bound."""
     for number, variant in enumerate(variants, start=1):
         if set(variant) != set(swept):
-            raise ValueError(
-                f"row {number} binds {', '.join(variant) or 'nothing'}, the table sweeps {', '.join(swept)}"
-            )
+            bindings = ", ".join(variant) or "nothing"
+            raise ValueError(f"row {number} binds {bindings}, the table sweeps {', '.join(swept)}")
         if any(type(size) is not int or size < 0 for size in variant.values()):
             raise ValueError(f"row {number}: {dict(variant)} has a size that is not a whole number")
     if twice := sorted(set(swept) & set(bound)):

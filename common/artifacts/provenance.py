@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -28,30 +29,21 @@ TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 @dataclass(slots=True)
 class Provenance:
-    """Content of a sidecar.
-
-    Attributes:
-        dimensions: sizes of the model's dynamic dimensions that hold for the whole artifact.
-        swept: dimensions that differ between its rows; each row says their sizes in its key column ``dimensions``.
-        reads: SHA-256 of every file of the folder that was read.
-        incomplete: what the artifact lacks, one reason each; empty for a complete one.
-        imported: the files of a measurement that was recorded elsewhere, and the facts in them; ``host`` is then
-            empty, because it is unknown.
-    """
+    """Content of a sidecar."""
 
     stage: str
     command: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     model_id: str = ""
     model_path: str = ""
-    dimensions: dict[str, int] = field(default_factory=dict)
-    swept: list[str] = field(default_factory=list)
-    host: dict[str, Any] = field(default_factory=dict)
+    dimensions: dict[str, int] = field(default_factory=dict)  # sizes that hold for the whole artifact
+    swept: list[str] = field(default_factory=list)  # dimensions that its rows bind in their key column ``dimensions``
+    host: dict[str, Any] = field(default_factory=dict)  # empty where it is unknown: of an imported measurement
     tools: dict[str, str] = field(default_factory=dict)
-    reads: dict[str, str] = field(default_factory=dict)
+    reads: dict[str, str] = field(default_factory=dict)  # SHA-256 of every file of the folder that was read
     notes: list[str] = field(default_factory=list)
-    incomplete: list[str] = field(default_factory=list)
-    imported: dict[str, Any] = field(default_factory=dict)
+    incomplete: list[str] = field(default_factory=list)  # what the artifact lacks, one reason each
+    imported: dict[str, Any] = field(default_factory=dict)  # files recorded elsewhere, and the facts in them
     sha256: str = ""
     format_version: int = FORMAT_VERSION
 
@@ -71,11 +63,7 @@ def sidecar(path: Path) -> Path:
 
 
 def load(path: Path, remedy: str) -> Provenance:
-    """Read the sidecar of ``path``.
-
-    Raises:
-        UpstreamError: it is missing, unreadable or of another format version.
-    """
+    """Read the sidecar of ``path``; UpstreamError where it is missing, unreadable or of another format version."""
     file = sidecar(path)
     try:
         content = json_text.parse(file.read_text(encoding="utf-8"), holds_paths=True)
@@ -108,8 +96,6 @@ def tool_versions() -> dict[str, str]:
     """Installed versions of the packages that a figure can depend on; none of them is imported."""
     versions = {}
     for name in TOOLS:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions

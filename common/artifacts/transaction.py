@@ -35,10 +35,7 @@ RESERVED_BYTES, RESERVED_BYTES_PER_ROW = 4 * 2**20, 64
 class Transaction(TypedWriter):
     """The artifacts that one stage writes, as a context: left without an error, it puts all of them in place.
 
-    Args:
-        folder: folder of the artifacts; it is created if it is missing.
-        record: provenance that every sidecar states.
-        inherited: why artifacts that the stage read are incomplete; every sidecar says so.
+    A missing folder is created. Sidecars state ``record``, and why what the stage read is incomplete (``inherited``).
     """
 
     def __init__(self, folder: Path, record: Provenance, inherited: Sequence[str] = ()) -> None:
@@ -53,14 +50,10 @@ class Transaction(TypedWriter):
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
         self._swept: dict[str, list[str]] = {}  # dimensions that differ between the rows of a table
-        self._commit_elsewhere: Callable[[], None] = lambda: None
+        self.commit_elsewhere: Callable[[], None] = lambda: None  # if it fails, no file is replaced
 
     def __enter__(self) -> Transaction:
-        """Lock the folder.
-
-        Raises:
-            PipelineError: the folder or a file in it cannot be written, or another stage is writing there.
-        """
+        """Lock the folder; PipelineError where a file cannot be written there, or another stage is writing."""
         with self._reporting():
             self.folder.mkdir(parents=True, exist_ok=True)
             holder = f"{self.record.stage} (process {os.getpid()})"
@@ -72,11 +65,7 @@ class Transaction(TypedWriter):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Put everything in place, or drop it if the block raised; then release the folder.
-
-        Raises:
-            PipelineError: the disk is full, or the folder cannot be written.
-        """
+        """Put everything in place, or drop it if the block raised, and release the folder; PipelineError: full disk."""
         with self._stack:
             if kind is None:
                 with self._reporting():
@@ -99,11 +88,7 @@ class Transaction(TypedWriter):
         return self.targets / ARTIFACTS[name].file
 
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
-        """Check a table and stage it.
-
-        Returns:
-            The table in its declared dtypes.
-        """
+        """Check a table, stage it, and return it in its declared dtypes."""
         from common.artifacts.checks.schema import conform, write_csv
 
         checked = conform(name, frame)
@@ -115,11 +100,7 @@ class Transaction(TypedWriter):
         return checked
 
     def _enter_variants(self, name: str, frame: pd.DataFrame) -> None:
-        """Note which dimensions the rows of a table of variants sweep, for its sidecar.
-
-        Raises:
-            PipelineError: the rows do not bind the same dimensions.
-        """
+        """Note which dimensions the rows of a table of variants sweep, for its sidecar; all must bind the same."""
         swept = sorted({axis for row in frame[VARIANT] for axis in row})
         try:
             require_variants(frame[VARIANT], swept, {})
@@ -146,7 +127,6 @@ class Transaction(TypedWriter):
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
 
     def add_tables(self, tables: Tables) -> None:
-        """Check several tables that are given as rows, and stage them."""
         for name, rows in tables.items():
             self.add_rows_by_name(name, cast("Iterable[Mapping[str, Any]]", rows))
 
@@ -210,10 +190,6 @@ class Transaction(TypedWriter):
         for name in names:
             self._incomplete[name] = [*self._incomplete.get(name, ()), *reasons]
 
-    def commit_with(self, commit: Callable[[], None]) -> None:
-        """Commit elsewhere, too, just before the first file is replaced; if that fails, no file is replaced."""
-        self._commit_elsewhere = commit
-
     def set_aside(self, reason: str) -> None:
         """Mark everything staged as incomplete and direct it to a subfolder, so that earlier tables stay."""
         self.mark_incomplete([reason], *STAGES[self.record.stage].leaves)
@@ -228,11 +204,7 @@ class Transaction(TypedWriter):
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Make a folder for files that another program writes; it is deleted when the block ends.
-
-        Raises:
-            PipelineError: the disk is full.
-        """
+        """Make a folder for files that another program writes, until the block ends; PipelineError on a full disk."""
         folder = self._staging / "scratch"
         folder.mkdir()
         try:
@@ -290,7 +262,7 @@ class Transaction(TypedWriter):
         primary = ARTIFACTS[STAGES[self.record.stage].primary].file
         files = sorted((*self._without_sidecar, *self._staged), key=lambda file: file[1].name == primary)
         with interrupts.Deferred():
-            journal.put_in_place(self.folder, files, self._obsolete, self._commit_elsewhere)
+            journal.put_in_place(self.folder, files, self._obsolete, self.commit_elsewhere)
             self._written = {target for _, target in files}
 
     def _stage_sidecars(self) -> None:

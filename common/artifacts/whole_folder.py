@@ -31,9 +31,8 @@ def whole_folder(folder: Path, quantity: str) -> Iterator[dict[str, str]]:
         PipelineError: the folder holds something else, or cannot be written.
     """
     if folder.name in ("", ".."):  # the current folder, one above it, or the root
-        raise PipelineError(
-            folder, "has no name of its own, so it cannot be replaced", f"give <{quantity}> a new folder"
-        )
+        problem = "has no name of its own, so it cannot be replaced"
+        raise PipelineError(folder, problem, f"give <{quantity}> a new folder")
     staging = folder.with_name(f".{folder.name}.{os.getpid()}")
     with _reporting(folder, quantity):
         _require_ours(folder, quantity)
@@ -58,11 +57,7 @@ def _reporting(folder: Path, quantity: str) -> Iterator[None]:
 
 
 def _require_ours(folder: Path, quantity: str) -> None:
-    """Refuse a folder with files that no earlier run left as they are.
-
-    Raises:
-        PipelineError: it has some, or is no folder.
-    """
+    """Raise PipelineError for a folder with files that no earlier run left as they are, and for what is no folder."""
     remedy = f"give <{quantity}> a new folder"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise PipelineError(folder, "is not a folder", remedy)

@@ -22,11 +22,7 @@ class OtherColumnsError(PipelineError):
 
 
 def require_document(name: str, content: Mapping[str, Any]) -> None:
-    """Check a flat document.
-
-    Raises:
-        PipelineError: naming the file and the field.
-    """
+    """Raise PipelineError, naming the file and the field, for what is not the declared flat document."""
     artifact = ARTIFACTS[name]
     if not isinstance(content, Mapping):
         raise PipelineError(artifact.file, "is no JSON object")
@@ -37,11 +33,7 @@ def require_document(name: str, content: Mapping[str, Any]) -> None:
 
 
 def require_names(artifact: Artifact, given: Iterable[str]) -> None:
-    """Check that the declared columns or fields are there, and no others.
-
-    Raises:
-        OtherColumnsError: naming what is missing and what is unknown.
-    """
+    """Raise OtherColumnsError, naming what is missing and what is unknown, for other than the declared columns."""
     declared, names = {column.name for column in artifact.columns}, {*given}
     missing, unknown = declared - names, names - declared
     if missing or unknown:

@@ -8,13 +8,9 @@ from typing import Any
 
 
 def parse(text: str, *, holds_paths: bool = False) -> Any:
-    """Parse JSON.
+    """Parse JSON; ValueError where it is none, or a number or a text in it has no place in an artifact.
 
-    Args:
-        holds_paths: whether bytes of a path that are no text may be in it, each as half of a surrogate pair.
-
-    Raises:
-        ValueError: it is none, or a number or a text in it has no place in an artifact.
+    If it ``holds_paths``, bytes of a path that are no text may be in it, each as half of a surrogate pair.
     """
     try:
         content = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)

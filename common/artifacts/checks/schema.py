@@ -59,9 +59,7 @@ def _dtype(column: Column) -> str:
 def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Bring a frame into its declared columns, order and dtypes, and check it.
 
-    Raises:
-        OtherColumnsError: a column is missing or unknown.
-        PipelineError: a value is out of its range, or a key occurs twice.
+    OtherColumnsError: a column is missing or unknown. PipelineError: a value is out of range, or a key occurs twice.
     """
     artifact = ARTIFACTS[name]
     require_names(artifact, frame.columns)
@@ -134,18 +132,13 @@ def _encoded(values: Iterable[Any]) -> list[str]:
 
 
 def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """Read lists and mappings back; cells with equal text share one object.
-
-    Raises:
-        PipelineError: a cell is not JSON.
-    """
+    """Read lists and mappings back; cells with equal text share one object. PipelineError: a cell is not JSON."""
     artifact = ARTIFACTS[name]
     for column in (column.name for column in artifact.columns if column.kind in JSON_KINDS and column.name in frame):
         try:
             values = {text: json_text.parse(text) for text in frame[column].unique().tolist()}
-            frame[column] = pd.Series(
-                [values[text] for text in frame[column].tolist()], dtype="object", index=frame.index
-            )
+            cells = [values[text] for text in frame[column].tolist()]
+            frame[column] = pd.Series(cells, dtype="object", index=frame.index)
         except (TypeError, ValueError) as error:
             raise PipelineError(artifact.file, f"column {column} holds a cell that is not JSON ({error})") from error
     return frame
@@ -154,8 +147,7 @@ def decode_cells(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 def write_csv(name: str, frame: pd.DataFrame, file: IO[str]) -> None:
     """Write a table that conforms, piece by piece, because its text may be larger than the frame.
 
-    A carriage return in a name would break the line for a reader, and Python 3.11 leaves it unquoted. If a text holds
-    one, all texts are quoted.
+    Python 3.11 leaves a carriage return unquoted, which breaks the line for a reader. For one, all texts are quoted.
     """
     texts = [column.name for column in ARTIFACTS[name].columns if column.kind == "string"]
     odd = any("\r" in value for column in texts for value in frame[column].tolist())

@@ -42,10 +42,8 @@ def describe(artifact: Artifact) -> str:
         lines += ["| column | kind | unit | may be empty | what it holds |", "|---|---|---|---|---|"]
     for column in artifact.columns:
         values = f" One of {', '.join(f'`{value}`' for value in column.allowed)}." if column.allowed else ""
-        text = f"{column.description}.{values}".replace("|", "\\|")
-        lines.append(
-            f"| `{column.name}` | {column.kind} | {column.unit} | {'yes' if column.nullable else ''} | {text} |"
-        )
+        text, may_be_empty = f"{column.description}.{values}".replace("|", "\\|"), "yes" if column.nullable else ""
+        lines.append(f"| `{column.name}` | {column.kind} | {column.unit} | {may_be_empty} | {text} |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import Column
@@ -69,10 +69,12 @@ def type_name(artifact: Artifact) -> str:
 
 def _class_of(artifact: Artifact) -> str:
     content = "A row" if artifact.form == "table" else "The fields"
-    fields = [f"    {column.name}: {_type_of(column, artifact)}" for column in artifact.columns]
-    return "\n".join(
-        ("", f"class {type_name(artifact)}(TypedDict):", f'    """{content} of {artifact.file}."""', "", *fields, "")
-    )
+    fields = (f"    {column.name}: {_type_of(column, artifact)}" for column in artifact.columns)
+    return _class(f"{type_name(artifact)}(TypedDict)", f"{content} of {artifact.file}.", fields)
+
+
+def _class(head: str, doc: str, fields: Iterable[str]) -> str:
+    return "\n".join(("", f"class {head}:", f'    """{doc}"""', "", *fields, ""))
 
 
 def _type_of(column: Column, artifact: Artifact) -> str:
@@ -83,10 +85,8 @@ def _type_of(column: Column, artifact: Artifact) -> str:
 
 def _collection(name: str, plural: str, artifacts: Sequence[Artifact]) -> str:
     """Return the type of a folder's tables or documents by name, of which any may be absent."""
-    fields = [f"    {artifact.name}: {_content_type(artifact)}" for artifact in artifacts]
-    return "\n".join(
-        ("", f"class {name}(TypedDict, total=False):", f'    """The {plural} of a folder."""', "", *fields, "")
-    )
+    fields = (f"    {artifact.name}: {_content_type(artifact)}" for artifact in artifacts)
+    return _class(f"{name}(TypedDict, total=False)", f"The {plural} of a folder.", fields)
 
 
 def _content_type(artifact: Artifact) -> str:
