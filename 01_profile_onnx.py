@@ -8,9 +8,8 @@ Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed no
 
 Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. Of
 a large model (over 1 GB of weights, or too large for two sessions in memory), the profiled runs come after all others.
-The time that the profiler adds to each node is estimated with chains of operators and subtracted. No time becomes
-negative. Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept
-in out/incomplete.
+The time that the profiler adds to each node is estimated with chains of operators and subtracted, down to zero. Nodes
+that take less than four times the correction are flagged. If a run fails, the results so far are in out/incomplete.
 
 EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 

@@ -4,12 +4,11 @@ Reads   op_latency.csv, latency_summary.json, executed_graph.onnx (01), op_metri
         host_ceilings.json (00), unless --peak-flops and --mem-bw are given; phase_work.csv (02) of a decoder.
 Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source node, rule), executed_edges.csv.
 
-ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. 03 matches each executed
-node to the source nodes that it computes. An executed node gets the work of its source nodes, and the traffic across
-their common border. An inserted node belongs to the node whose layout it serves. The time between nodes (unprofiled
-median less the sum of the corrected node times) is a row of its own, `(gap)`. Every microsecond of the trace is in
-exactly one row. The stage fails if less than 99.9 % of the time has an owner. Each node is compared with the peak of
-its number format.
+ONNX Runtime fuses the nodes of the model file, and inserts others. 03 matches each executed node to the source nodes
+that it computes. An executed node gets the work of its source nodes, and the traffic across their common border. An
+inserted node belongs to the node whose layout it serves. The time between nodes (unprofiled median less the sum of the
+corrected node times) is a row of its own, `(gap)`. Every microsecond of the trace is in exactly one row. The stage
+fails if less than 99.9 % of the time has an owner. Each node is compared with the peak of its number format.
 
 EXAMPLE of input (op_latency.csv, op_metrics.csv) and output (op_roofline.csv), some columns:
 
@@ -67,10 +66,8 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     profile = tables.provenance("op_latency")
     cpu_model = profile.host.get("cpu_model")
     if profile.imported.get("is_of_device"):
-        stage.note(
-            f"{path}: the ceilings of this host judge no node, since the profile is of an accelerator; give "
-            "<peak_flops> and <mem_bw> of the accelerator"
-        )
+        remedy = "give <peak_flops> and <mem_bw> of the accelerator"
+        stage.note(f"{path}: the ceilings of this host judge no node, since the profile is of an accelerator; {remedy}")
         return replace(roofs_of(measured, settings.peak_flops, settings.mem_bw), is_of_profile=False)
     require_same_host(path, measured, threads, cpu_model or measured["cpu_model"])
     if not cpu_model:

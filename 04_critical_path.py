@@ -10,9 +10,8 @@ Four figures of the graph that ONNX Runtime executed:
     parallelism  work / span: the largest speedup from running independent nodes at the same time
     makespan     work + gap (the time between nodes): the latency of ONNX Runtime's default executor
 
-The default executor is sequential, so every node delays the result, whatever its slack. For this executor, read the
-makespan that --what-if prints. Slack and span matter for a parallel executor, and for a device that works beside the
-host.
+The default executor is sequential, so every node delays the result, whatever its slack. For it, read the makespan that
+--what-if prints. Slack and span matter for a parallel executor, and for a device that works beside the host.
 
 EXAMPLE of input (op_roofline.csv, executed_edges.csv) and output (op_schedule.csv), some columns:
 
@@ -53,14 +52,8 @@ from common.view.profile.path_text import PathTotals, path_report
 def arguments() -> cli.Parser:
     parser = cli.Parser("04_critical_path.py", __doc__ or "")
     parser.setting("--model", metavar="FILE", help="refuse tables of another model than this file (or name in models/)")
-    parser.setting(
-        "--what-if",
-        type=cli.factor,
-        action="append",
-        default=[],
-        metavar="NAME=K",
-        help="make a node, or every node of an operator type, K times faster",
-    )
+    text = "make a node, or every node of an operator type, K times faster"
+    parser.setting("--what-if", type=cli.factor, action="append", default=[], metavar="NAME=K", help=text)
     return parser
 
 
@@ -138,8 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("op_schedule", schedule_rows(nodes, dag, {*path}))
         totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
         unranked = [row["executed_node"] for row in nodes if row["is_correction_dominated"]]
-        labels = labels_of(roofline)
-        text = path_report(totals, chain, unranked, [asdict(case) for case in cases], labels)
+        text = path_report(totals, chain, unranked, [asdict(case) for case in cases], labels_of(roofline))
         stage.show(heading + text)
     return 0
 

@@ -65,11 +65,7 @@ def ceilings_path(settings: cli.Settings) -> Path:
 
 
 def gather(folder: Folder, ceilings: Path) -> Findings:
-    """Read the tables that are present.
-
-    Raises:
-        UpstreamError: there are none.
-    """
+    """Read the tables that are present; UpstreamError if there are none."""
     tables: dict[str, Any] = {}
     documents: dict[str, Any] = {}
     absent: list[str] = []
@@ -90,9 +86,8 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     if not tables and documents.keys() | refused.keys() <= {"host_ceilings"} and not folder.record.notes:
         raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
     notes = dict.fromkeys([*folder.record.notes, *refused.values(), *absence_notes(absent)])
-    return Findings(
-        cast("Tables", tables), cast("Documents", documents), tuple(stage_records(folder, ceilings)), tuple(notes)
-    )
+    records = tuple(stage_records(folder, ceilings))
+    return Findings(cast("Tables", tables), cast("Documents", documents), records, tuple(notes))
 
 
 def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:

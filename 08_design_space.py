@@ -93,8 +93,7 @@ def arguments() -> cli.Parser:
     parser.shared("--cluster-address")
     text = "folder of earlier results; it may be deleted at any time"
     add("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
-    text = "largest size of the cache; 0 for none"
-    add("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
+    add("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help="largest size of the cache; 0 for none")
     return parser
 
 

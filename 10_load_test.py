@@ -3,8 +3,7 @@
 Reads   the model file; with --images a folder of images; with --best load_best.json and load_search.csv.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
         batch was formed and padded, what it took), load_summary.json, load_steps.csv (what was delivered at each rate),
-        load_histogram.hlog (latencies second by second, as HdrHistogram logs them), load_disturbances.csv (slow calls,
-        and what disturbed them).
+        load_histogram.hlog (latencies by seconds, as HdrHistogram logs them), load_disturbances.csv (slow calls, why).
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start. So a
 stop of 200 ms lengthens every request that came meanwhile. With --users, users send the next request when they have the
@@ -13,13 +12,12 @@ answer (closed loop). Then only a few requests show such a stop.
 With --images each request brings an encoded image. Decoding, resizing and normalizing it are stages of its call, which
 are timed separately. So is finding the --top-k classes. On a GPU, the copies to and from it are stages as well.
 
-A load is `failing` if a larger share of requests than --max-error-share fails. It is an `overload` if its queue grows,
-or if a larger share than that is rejected or not served. It is `invalid` if the generator's own delays make more
-than 10 % of the latency. None of these has percentiles. In those of a `valid` load, a failed request counts with the
-time that its caller waited.
+A load is `failing` if more than --max-error-share of the requests fail. It is an `overload` if its queue grows, or if
+more than that are rejected or not served. It is `invalid` if the generator's own delays make more than 10 % of the
+latency. Only a `valid` load has percentiles; there a failed request counts with the time that its caller waited.
 
-The exit code is 4 if more than --max-error-share of the requests get no answer, or if fewer than --min-goodput per
-second get one within --goodput-bound.
+The exit code is 4 if more than --max-error-share of the requests get no answer, or fewer than --min-goodput per second
+get one within --goodput-bound.
 
 EXAMPLE of input (a model) and output (load_requests.csv), some columns:
 
@@ -64,7 +62,6 @@ from common.load.settings import LoadSettings, checked, with_best
 from common.load.telemetry import telemetry_to
 from common.measurements import meters, observer
 from common.messages.errors import UpstreamError
-from common.metrics.ingest import TOKEN_FILE
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.runtime.inputs.images import NORMALIZATIONS
@@ -82,7 +79,6 @@ def arguments() -> cli.Parser:
     load_flags.length_flags(parser)
     load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
     load_flags.batching_flags(parser)
-    load_flags.error_flag(parser)
     load_flags.goodput_flags(parser)
     load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "load the best configuration of load_best.json at the rate that it sustains"
@@ -111,16 +107,6 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
     return tables
 
 
-def require_searched_model(stage: cli.StageRun, model_id: str) -> None:
-    """Refuse a configuration that was found for another model.
-
-    Raises:
-        UpstreamError: it was.
-    """
-    if stage.record.model_id not in ("", model_id):
-        raise UpstreamError(stage.tables.path("load_best"), "of another model", f"run {WRITER['load_best']} with it")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
@@ -131,11 +117,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = LoadSettings.of(values)
         path = cli.model_path(given.model)
         model_load = settings.on(path, cli.configured_bindings(given.config, path))
-        require_searched_model(stage, model_load.model.bound.model_id)
-        stage.set_model(model_load.model.bound.model_id, path.name, model_load.model.bound.dimensions)
+        model_id, remedy = model_load.model.bound.model_id, f"run {WRITER['load_best']} with it"
+        if stage.record.model_id not in ("", model_id):  # that of the configuration that was searched
+            raise UpstreamError(stage.tables.path("load_best"), "of another model", remedy)
+        stage.set_model(model_id, path.name, model_load.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
+            with telemetry_to(*load_stage.post_of(given), path.name, stage.note) as listener:
                 harness = model_load.harness(listener)
                 tables = load(stage, transaction, harness)
             if best:

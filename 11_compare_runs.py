@@ -15,14 +15,12 @@ deviation) are one family: among equal pairs, at most 5 % have a figure that is 
 surely smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would
 decide it. A figure from too few independent runs is not judged. No time of a busy or drifting host is judged.
 
-One session on each side does not show how far sessions differ. For that, measure both sides with 01's --sessions 3,
-or repeat --baseline.
+One session of a side does not show how far sessions differ: measure with 01's --sessions 3, or repeat --baseline.
 
 Nodes are compared if they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models that
 differ only in names are one model. Other models need --across-models.
 
-The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
-to the latency.
+The exit code is 4 if a figure of the whole model regressed, or a node lengthened the latency, by over --fail-above.
 
 EXAMPLE of output (comparison.csv, some columns):
 
@@ -47,14 +45,7 @@ from collections.abc import Sequence
 from common import cli
 from common.cli.flags.comparison_flags import fail_flag, folder_flags
 from common.cli.texts.wording import paired_command
-from common.comparison.difference_rows import (
-    DEFAULT_MARGIN_SHARE,
-    ComparisonSettings,
-    comparison_rows,
-    failures,
-    node_times_us,
-    why_no_nodes,
-)
+from common.comparison import difference_rows
 from common.comparison.latency_family import too_few_runs
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side, unknown_sessions
@@ -75,11 +66,7 @@ def arguments() -> cli.Parser:
 
 
 def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[MeasuredSide]]:
-    """Return the measurements of the baselines and of the candidates.
-
-    Raises:
-        CommandLineError: there is no baseline.
-    """
+    """Return the measurements of the baselines, of which one at least must be given, and of the candidates."""
     settings = stage.settings
     if not settings.baseline:
         raise CommandLineError("<baseline>", "is missing", "give the folder of an earlier measurement")
@@ -94,12 +81,15 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
 
 
 def compared(
-    stage: cli.StageRun, baselines: Sequence[MeasuredSide], candidate: MeasuredSide, chosen: ComparisonSettings
+    stage: cli.StageRun,
+    baselines: Sequence[MeasuredSide],
+    candidate: MeasuredSide,
+    chosen: difference_rows.ComparisonSettings,
 ) -> tuple[list[ComparisonRow], list[str]]:
     """Return the rows of a comparison, and the notes that its reader needs first."""
-    rows = comparison_rows(baselines, candidate, chosen)
+    rows = difference_rows.comparison_rows(baselines, candidate, chosen)
     paired = paired_command(baselines[0].settings, candidate.settings)
-    limits = [*why_no_nodes(baselines[0], candidate, rows), *too_few_runs(rows)]
+    limits = [*difference_rows.why_no_nodes(baselines[0], candidate, rows), *too_few_runs(rows)]
     limits += unknown_sessions(baselines, candidate, paired)
     return rows, [*doubts([*baselines, candidate]), *differences(baselines[0], candidate), *map(stage.plain, limits)]
 
@@ -109,22 +99,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings
         with stage.writing() as transaction:
             baselines, candidates = measured_sides(stage)
-            margin_share = settings.fail_above or DEFAULT_MARGIN_SHARE
-            chosen = ComparisonSettings(margin_share, is_across_models=settings.across_models)
+            margin_share = settings.fail_above or difference_rows.DEFAULT_MARGIN_SHARE
+            chosen = difference_rows.ComparisonSettings(margin_share, is_across_models=settings.across_models)
             parts = [compared(stage, baselines, candidate, chosen) for candidate in candidates]
             labels = source_labels(baselines[0].executed.sources, baselines[0].metrics)
             name = ", ".join(side.name for side in baselines)
             rows = [row for rows, _ in parts for row in rows]
             stage.note(*(remark for _, remarks in parts for remark in remarks))
             transaction.add_rows("comparison", rows)
-            transaction.add_page(
-                "comparison_text", "\n".join(comparison_markdown(*part, labels, name) for part in parts)
-            )
-            stacks = differential_stacks(node_times_us(parts[0][0], labels), name)
+            markdown = (comparison_markdown(*part, labels, name) for part in parts)
+            transaction.add_page("comparison_text", "\n".join(markdown))
+            stacks = differential_stacks(difference_rows.node_times_us(parts[0][0], labels), name)
             transaction.add_or_remove({"comparison_stacks": stacks} if stacks else {}, "comparison_stacks")
             transaction.add_page("comparison_page", comparison_page(parts, labels, name))
         stage.show("\n\n".join(comparison_report(*part, labels, name) for part in parts))
-    return cli.BROKE_THRESHOLD if settings.fail_above and failures(rows, settings.fail_above) else 0
+    return cli.BROKE_THRESHOLD if settings.fail_above and difference_rows.failures(rows, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

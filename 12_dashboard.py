@@ -45,19 +45,10 @@ from common.monitor.figures.feed import WINDOW_S
 from common.monitor.figures.gauges import Conditions, Sensed
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
+from common.monitor.server import serving
 from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard, read_token
 from common.monitor.server.hub import Hub
-from common.monitor.server.serving import (
-    EVERYWHERE,
-    LOOPBACK,
-    Certificate,
-    certificate_of,
-    listening,
-    own_names,
-    require_server,
-    serve,
-)
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
@@ -82,8 +73,8 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def certificate(settings: cli.Settings) -> Certificate | None:
-    return certificate_of(settings.tls_cert, settings.tls_key, settings.public or "", settings.out / TOKEN_FILE)
+def certificate(settings: cli.Settings) -> serving.Certificate | None:
+    return serving.certificate_of(settings.tls_cert, settings.tls_key, settings.public or "", settings.out / TOKEN_FILE)
 
 
 def conditions(stage: cli.StageRun) -> Conditions:
@@ -122,18 +113,19 @@ def serve_live(
     """Serve until Ctrl-C; return what was recorded."""
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
-    bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
+    bound = serving.listening(serving.EVERYWHERE if settings.public else serving.LOOPBACK, settings.port)
     port, scheme = bound.getsockname()[1], "https" if tls else "http"
-    guard, doors = Guard(token, own_names(bound, settings.public or ""), scheme), Doors(Room.within(free_descriptors()))
+    guard = Guard(token, serving.own_names(bound, settings.public or ""), scheme)
+    doors, host = Doors(Room.within(free_descriptors())), settings.public or serving.LOOPBACK
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
-    stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
+    stage.show(f"{scheme}://{host}:{port}/#token={token}")  # what is behind # is sent to nobody
     runs = ContinuousRuns(source, prepare, slow := SlowRuns(source.feed))
     with run_limits(settings), runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
         derived = partial(runs.derived, known, power_w)
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": runs.begin}
-            asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))
+            asyncio.run(serving.serve(bound, monitor, hub, store, guard, doors, **how))
     if source.problem:
         stage.note(source.problem)
     return history
@@ -141,7 +133,7 @@ def serve_live(
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        require_server()
+        serving.require_server()
         settings = stage.settings
         certificate(settings)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)

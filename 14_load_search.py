@@ -2,8 +2,7 @@
 
 Reads   the model file; with --images a folder of images.
 Writes  load_search.csv (every trial of the search; the curve of the best configuration with the predicted queue),
-        load_batch_times.csv (times of full batches), load_best.json (the best configuration by rate, by energy and by
-        cost, with the runner-up).
+        load_batch_times.csv (times of full batches), load_best.json (the best by rate, energy and cost; the runner-up).
 
 14 searches batch, wait, sessions and threads. It also compares all given values of the flags that say how sessions
 share the host. It ends with the command that loads the best configuration.
@@ -30,6 +29,7 @@ from collections.abc import Sequence
 
 from common import cli
 from common.artifacts.transaction import Transaction
+from common.cli import load_stage
 from common.cli.flags import load_flags
 from common.load.best_configuration import find_best
 from common.load.search.optimum import Optimum
@@ -38,7 +38,6 @@ from common.load.service.concurrency import SHARING
 from common.load.settings import RequestContent, checked, search_settings
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
-from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -70,12 +69,6 @@ def write(transaction: Transaction, optimum: Optimum) -> None:
     transaction.mark_incomplete(["a signal ended the search"] if optimum.is_interrupted else [], *TABLES)
 
 
-def next_command(given: cli.Settings) -> str:
-    """Return the command that loads the best configuration of the same model in the same way."""
-    flags = cli.given_flags(given, PASSED_ON)
-    return " ".join(["next: python 10_load_test.py --best", *flags])
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
@@ -85,14 +78,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         model = content.model(path, cli.configured_bindings(given.config, path))
         stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            token_file = given.post_token or given.out / TOKEN_FILE
-            telemetry = telemetry_to(given.post, token_file, path.name, stage.note)
+            telemetry = telemetry_to(*load_stage.post_of(given), path.name, stage.note)
             with telemetry as listener, meters.power_meter(given.avg_power_w) as power_w:
                 optimum, notes = find_best(model, settings, power_w, listener)
             write(transaction, optimum)
             stage.note(*notes, *(["a signal ended the search"] if optimum.is_interrupted else []))
         stage.show(search_report(best_document(optimum), batch_rows(optimum)))
-        stage.show(next_command(given))
+        stage.show(" ".join(["next: python 10_load_test.py --best", *cli.given_flags(given, PASSED_ON)]))
     return 0
 
 

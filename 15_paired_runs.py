@@ -9,8 +9,7 @@ Drift of the host changes both runs of a pair and cancels. Each twentieth of the
 addresses of a session change the time of a node by some percent, so the noise floor includes that scatter. A busy host
 gives a note, and the pairs are judged all the same. The tests and the verdicts are those of 11_compare_runs.py.
 
-The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
-to the latency.
+The exit code is 4 if a figure of the whole model regressed, or a node lengthened the latency, by over --fail-above.
 
 EXAMPLE of output (paired_comparison.csv, some columns):
 
@@ -35,14 +34,7 @@ from pathlib import Path
 
 from common import cli
 from common.cli.flags.comparison_flags import fail_flag, pair_flags
-from common.comparison.difference_rows import (
-    DEFAULT_MARGIN_SHARE,
-    ComparisonSettings,
-    comparison_rows,
-    failures,
-    node_times_us,
-    why_no_nodes,
-)
+from common.comparison import difference_rows
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
 from common.measurements.paired_measurement import measured_pair
@@ -66,11 +58,7 @@ def arguments() -> cli.Parser:
 
 
 def measured_sides(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, MeasuredSide]:
-    """Measure two models, or two settings of one, run by run in turn.
-
-    Raises:
-        CommandLineError: there are no models.
-    """
+    """Measure the given two models, or two settings of one, run by run in turn."""
     settings = stage.settings
     if not settings.ab:
         raise CommandLineError("<ab>", "is missing", "give two models, or one model twice and <b_with>")
@@ -78,13 +66,10 @@ def measured_sides(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, Mea
     given = [cli.given_model(settings, text, "--ab") for text in settings.ab]
     models = [load_model(side.path, side.sizes, side.configured, values=given_arrays(side.files)) for side in given]
     named, paths = [named_model(side.path) for side in given], [side.path for side in given]
+    feeds = [make_feeds(model.graph, side.files, settings.seed) for side, model in zip(given, models, strict=True)]
+    contents = [renamed.content if renamed else None for renamed in named]
     stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
-    plans = [
-        SessionPlan(
-            side.path, make_feeds(model.graph, side.files, settings.seed), chosen, renamed.content if renamed else None
-        )
-        for side, model, chosen, renamed in zip(given, models, options, named, strict=True)
-    ]
+    plans = [SessionPlan(*parts) for parts in zip(paths, feeds, options, contents, strict=True)]
     budget = Budget(settings.warmup, settings.runs)
     sides = measured_pair(plans, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
     stage.note(*sides[0].doubts, *(note for renamed in named for note in naming_notes(renamed)))
@@ -97,21 +82,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         limits = limited_runs(settings.run_timeout)
         with stage.writing() as transaction, transaction.scratch() as folder, limits:
             first, second = measured_sides(stage, folder)
-            rows = comparison_rows(
-                [first],
-                second,
-                ComparisonSettings(settings.fail_above or DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True),
-            )
-            remarks = [*second.doubts, *differences(first, second), *why_no_nodes(first, second, rows)]
+            margin_share = settings.fail_above or difference_rows.DEFAULT_MARGIN_SHARE
+            chosen = difference_rows.ComparisonSettings(margin_share, is_paired=True, is_across_models=True)
+            rows = difference_rows.comparison_rows([first], second, chosen)
+            remarks = [*second.doubts, *differences(first, second), *difference_rows.why_no_nodes(first, second, rows)]
             labels = source_labels(first.executed.sources, first.metrics)
             stage.note(*remarks)
             transaction.add_rows("paired_comparison", rows)
             transaction.add_page("paired_text", comparison_markdown(rows, remarks, labels, first.name))
-            stacks = differential_stacks(node_times_us(rows, labels), first.name)
+            stacks = differential_stacks(difference_rows.node_times_us(rows, labels), first.name)
             transaction.add_or_remove({"paired_stacks": stacks} if stacks else {}, "paired_stacks")
             transaction.add_page("paired_page", comparison_page([(rows, remarks)], labels, first.name))
         stage.show(comparison_report(rows, remarks, labels, first.name))
-    return cli.BROKE_THRESHOLD if settings.fail_above and failures(rows, settings.fail_above) else 0
+    return cli.BROKE_THRESHOLD if settings.fail_above and difference_rows.failures(rows, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

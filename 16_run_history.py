@@ -45,11 +45,7 @@ def arguments() -> cli.Parser:
 
 
 def newest_records(settings: cli.Settings) -> list[Record]:
-    """Return the newest records of the history that the newest one belongs to.
-
-    Raises:
-        CommandLineError: no history is named.
-    """
+    """Return the newest records of the history that the newest one belongs to, in the file that must be named."""
     if not settings.history:
         raise CommandLineError("<history>", "is missing", "give the file to which `make record` adds")
     return RecordFile(settings.history).newest(settings.last, is_across_models=settings.across_models)

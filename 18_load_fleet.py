@@ -3,8 +3,7 @@
 Reads   the files of the models.
 Writes  load_fleet.csv (a row per model: the host that measured it, its set-up, what it delivers).
 
-All models get the same load. With --search, 18 searches the highest rate of each model within --p99-bound. Each host
-measures one model at a time.
+All models get the same load, or with --search the highest rate within --p99-bound. A host measures one at a time.
 
 EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 
@@ -49,7 +48,6 @@ def arguments() -> cli.Parser:
     parser.shared("--dim")
     load_flags.schedule_flags(parser, KINDS)
     load_flags.batching_flags(parser)
-    load_flags.error_flag(parser)
     load_flags.goodput_flags(parser)
     load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "search the best configuration of each model first"

@@ -41,7 +41,6 @@ from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
-from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -57,7 +56,6 @@ def arguments() -> cli.Parser:
     load_flags.length_flags(parser)
     load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
     load_flags.batching_flags(parser)
-    load_flags.error_flag(parser)
     load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_flags.telemetry_flags(parser)
     return parser
@@ -88,11 +86,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = cli.model_path(given.model)
         model_load = settings.on(path, cli.configured_bindings(given.config, path))
         stage.set_model(model_load.model.bound.model_id, path.name, model_load.model.bound.dimensions)
-        with stage.writing() as transaction, limited_runs(given.run_timeout):
-            token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = model_load.harness(listener)
-                code = load_stage.exit_code(stage, endure(stage, transaction, harness))
+        telemetry = telemetry_to(*load_stage.post_of(given), path.name, stage.note)
+        with stage.writing() as transaction, limited_runs(given.run_timeout), telemetry as listener:
+            harness = model_load.harness(listener)
+            code = load_stage.exit_code(stage, endure(stage, transaction, harness))
     return code
 
 

@@ -36,11 +36,10 @@ from common.load.interference import broken_by, interference_figures, load_alone
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
-from common.load.settings import LoadSettings, ModelLoad, checked
+from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
 from common.messages.errors import CommandLineError
-from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
@@ -58,16 +57,9 @@ def arguments() -> cli.Parser:
     load_flags.schedule_flags(parser, KINDS)
     load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
     load_flags.batching_flags(parser)
-    load_flags.error_flag(parser)
     load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_flags.telemetry_flags(parser)
     return parser
-
-
-def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
-    path = cli.model_path(given.with_model, "--with")
-    configured = cli.configured_bindings(given.config, path)
-    return settings.beside(path, dict(given.with_dim), configured, given.with_rate)
 
 
 def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> list[str]:
@@ -95,13 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = LoadSettings.of(checked(given.values, given.given))
         path = cli.model_path(given.model)
         model_load = settings.on(path, cli.configured_bindings(given.config, path))
-        other = other_load(given, settings)
+        path_of_other = cli.model_path(given.with_model, "--with")
+        configured = cli.configured_bindings(given.config, path_of_other)
+        other = settings.beside(path_of_other, dict(given.with_dim), configured, given.with_rate)
         stage.set_model(model_load.model.bound.model_id, path.name, model_load.model.bound.dimensions)
-        with stage.writing() as transaction, limited_runs(given.run_timeout):
-            token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = model_load.harness(listener)
-                code = load_stage.exit_code(stage, interfere(stage, transaction, harness, other.harness()))
+        telemetry = telemetry_to(*load_stage.post_of(given), path.name, stage.note)
+        with stage.writing() as transaction, limited_runs(given.run_timeout), telemetry as listener:
+            harness = model_load.harness(listener)
+            code = load_stage.exit_code(stage, interfere(stage, transaction, harness, other.harness()))
     return code
 
 

@@ -34,8 +34,7 @@ from common.view.load.search_text import PROVIDERS
 
 def arguments() -> cli.Parser:
     parser = cli.Parser("22_provider_comparison.py", __doc__ or "")
-    parser.shared(*cli.MODEL)
-    parser.shared("--threads")
+    parser.shared(*cli.MODEL, "--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
     parser.shared("--seed", "--run-timeout")
     return parser

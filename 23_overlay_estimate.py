@@ -42,11 +42,7 @@ def arguments() -> cli.Parser:
 
 
 def chosen_engine(settings: cli.Settings) -> OverlayEngine:
-    """Return the engine on its board.
-
-    Raises:
-        CommandLineError: no engine is named.
-    """
+    """Return the engine that must be named, on its board."""
     if settings.engine is None:
         raise CommandLineError("<engine>", "is missing", "add for example --engine dpu-b4096")
     return load_engine(settings.engine, CONFIGS / "engines", load_board(settings.board, CONFIGS / "boards"))

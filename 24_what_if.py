@@ -43,7 +43,6 @@ from common.fpga.planning.request import Request, plan_requests, read_assumption
 from common.fpga.what_if import questions, what_if_rows
 from common.view.plan.what_if_text import what_if_report
 from common.workload.formats import WiderLayers, layers_of
-from common.workload.workload import Workload
 
 DEFAULTED = ("launch_per", "time_limit", "effort")
 
@@ -53,12 +52,6 @@ def arguments() -> cli.Parser:
     board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
     search_flags(parser)
     return parser
-
-
-def of_host(stage: cli.StageRun, request: Request) -> tuple[Workload, Request]:
-    """Return the work that every plan divides, and the request with the profiled times of its host."""
-    work, processor = work_of_host(stage.tables, workload_from_rows)
-    return work, replace(request, host=host_basis(processor, None, may_be_of_board=False))
 
 
 def mixtures_of(stage: cli.StageRun, request: Request) -> dict[int, WiderLayers]:
@@ -76,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         watch, absent = cli.SearchWatch(settings, settings.time_limit), list[str]()
         request = plan_requests({**defaults, **settings.values}, CONFIGS, watch).request
         stage.end_of_checks()
-        work, request = of_host(stage, request)
+        work, processor = work_of_host(stage.tables, workload_from_rows)
+        request = replace(request, host=host_basis(processor, None, may_be_of_board=False))
         mixed, boards = mixtures_of(stage, request), boards_in(CONFIGS / "boards")
         variants, models = questions(request, boards, absent, mixed), load_models(CONFIGS)
         with stage.writing() as transaction:

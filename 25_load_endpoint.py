@@ -43,7 +43,6 @@ from common.load.results.load_tables import load_tables
 from common.load.settings import EndpointLoad, EndpointSettings, checked
 from common.load.telemetry import telemetry_to
 from common.measurements import meters
-from common.metrics.ingest import TOKEN_FILE
 from common.table_rows import LoadEndpointDocument
 from common.view.load.load_text import load_report, steps_report
 
@@ -57,7 +56,6 @@ def arguments() -> cli.Parser:
     load_flags.course_flags(parser)
     load_flags.user_flags(parser)
     load_flags.batching_flags(parser)
-    load_flags.error_flag(parser)
     load_flags.goodput_flags(parser)
     load_flags.telemetry_flags(parser)
     return parser
@@ -83,10 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = stage.settings
         endpoint_load = EndpointSettings.of(checked(given.values, given.given)).on_endpoint()
         stage.set_model(endpoint_load.model.model_id, endpoint_load.model.metadata.name, endpoint_load.model.dimensions)
-        with stage.writing() as transaction:
-            token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, endpoint_load.model.metadata.name, stage.note) as listener:
-                code = load(stage, transaction, endpoint_load, endpoint_load.harness(listener))
+        telemetry = telemetry_to(*load_stage.post_of(given), endpoint_load.model.metadata.name, stage.note)
+        with stage.writing() as transaction, telemetry as listener:
+            code = load(stage, transaction, endpoint_load, endpoint_load.harness(listener))
     return code
 
 

@@ -34,6 +34,7 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
+from common.cli import load_stage
 from common.cli.flags.load_flags import telemetry_flags
 from common.files.configuration import Section
 from common.generation.decoder import Decoder, decoder_of
@@ -43,7 +44,6 @@ from common.generation.phases import PREFILL, WHOLE, work_by_part
 from common.generation.streams.live import LiveTokens
 from common.load.telemetry import posts_to
 from common.messages.errors import PipelineError, UnusableValueError
-from common.metrics.ingest import TOKEN_FILE
 from common.onnx_graph.load import load_model
 from common.power.host_power import host_power
 from common.power.processor_law import read_processor_law
@@ -115,12 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = given_settings({**given.values, "provider": "cpu"})
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             session = create_session(path, options)
-            progress, token_file = stage.progress_bar("answers"), given.post_token or given.out / TOKEN_FILE
-            with posts_to(given.post, token_file, path.name, stage.note) as follow, OtherWork() as other_work:
-                live = LiveTokens()
-                follow(live)
-                listener = live.heard if given.post else None
-                tokens, failure = generate(session, decoder, plan, given.seed, path, progress, listener)
+            with posts_to(*load_stage.post_of(given), path.name, stage.note) as follow, OtherWork() as other_work:
+                follow(live := LiveTokens())
+                listener, bar = live.heard if given.post else None, stage.progress_bar("answers")
+                tokens, failure = generate(session, decoder, plan, given.seed, path, bar, listener)
             stage.note(*other_work.notes(options.threads))
             rows = generation_rows(tokens, decoder, work_by_part(decoder)[WHOLE], plan)
             rates = HostRates(given.peak_flops, given.mem_bw, power_w(stage, options.threads))

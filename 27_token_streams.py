@@ -51,7 +51,6 @@ from common.load.requests.schedules import Bursts
 from common.load.settings import checked
 from common.load.telemetry import posts_to
 from common.messages.errors import PipelineError
-from common.metrics.ingest import TOKEN_FILE
 from common.onnx_graph.load import load_model
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
@@ -65,9 +64,8 @@ def arguments() -> cli.Parser:
     parser.shared("--model", **cli.DECODER)
     parser.shared("--dim", "--cache")
     schedule_flags(parser, KINDS)
-    parser.setting(
-        "--replay", type=cli.path, metavar="FILE", help="requests from a CSV file: time in s, prompt, answer"
-    )
+    text = "requests from a CSV file: time in s, prompt, answer"
+    parser.setting("--replay", type=cli.path, metavar="FILE", help=text)
     lengths = "tokens: a number, uniform:1,512, normal:128,40,512 or lognormal:64,0.8,512"
     parser.setting("--input-tokens", default="128", metavar="D", help=f"length of each prompt in {lengths}")
     parser.setting("--output-tokens", default="32", metavar="D", help="length of each answer, in the same form")
@@ -97,22 +95,6 @@ def requests_of(given: cli.Settings) -> list[StreamRequest]:
     return scheduled_requests(demand, given.input_tokens, given.output_tokens)
 
 
-def bounds_of(given: cli.Settings) -> TokenBounds:
-    """Return the bounds of goodput, which the flags give in seconds."""
-    return TokenBounds(*(bound and bound * US_PER_S for bound in (given.first_token_bound, given.inter_token_bound)))
-
-
-def setup_of(given: cli.Settings, threads: int, sent_count: int) -> dict[str, object]:
-    """Return the columns of the summary that say how the service was set up."""
-    return {
-        "threads": threads,
-        "batching_policy": given.batching,
-        "most_in_flight_count": given.in_flight,
-        "is_batched": bool(given.cache_room),
-        "sent_count": sent_count,
-    }
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given, path = stage.settings, cli.model_path(stage.settings.model)
@@ -123,19 +105,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         decoder = decoder_of(model, sizes, dict(given.cache))
         requests = requests_of(given)
         require_streams(decoder, requests, given.cache_room)
-        options, bounds = given_settings({**given.values, "provider": "cpu"}), bounds_of(given)
+        options = given_settings({**given.values, "provider": "cpu"})
+        bounds = TokenBounds(*(s and s * US_PER_S for s in (given.first_token_bound, given.inter_token_bound)))
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             session = create_session(path, options)
             service = service_of(session, decoder, path, given.cache_room, given.in_flight, given.seed)
-            progress, token_file = stage.progress_bar("requests"), given.post_token or given.out / TOKEN_FILE
-            with posts_to(given.post, token_file, path.name, stage.note) as follow:
-                live = LiveTokens()
-                follow(live)
+            progress = stage.progress_bar("requests")
+            with posts_to(*load_stage.post_of(given), path.name, stage.note) as follow:
+                follow(live := LiveTokens())
                 watched = partial(WatchedService, service, live, requests) if given.post else None
-                streams, failure = serve_after_warm_up(
-                    requests, service, given.batching, given.in_flight, progress, watched
-                )
-            setup = setup_of(given, options.threads, len(requests))
+                how = given.batching, given.in_flight
+                streams, failure = serve_after_warm_up(requests, service, *how, progress, watched)
+            setup: dict[str, object] = {
+                "threads": options.threads,
+                "batching_policy": given.batching,
+                "most_in_flight_count": given.in_flight,
+                "is_batched": bool(given.cache_room),
+                "sent_count": len(requests),
+            }
             summary = stream_summary(streams, offered_per_s(requests), bounds, setup)
             if failure:
                 transaction.set_aside(f"failed after {len(streams)} requests ({failure.problem})")

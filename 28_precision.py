@@ -2,8 +2,7 @@
 
 Reads   the model file, and samples: arrays, a .npz file or images; without them, random inputs.
 Writes  precision.csv (error and agreement of each format by each scheme), precision_layers.csv (each layer alone in the
-        format), precision_mixtures.csv (with --mixed: some layers in the format), quantized.onnx (the model in the
-        format, for every other stage).
+        format), precision_mixtures.csv (with --mixed: some layers in it), quantized.onnx (the model for other stages).
 
 ONNX Runtime's own tools convert the model: to int16, int8 and int4 by QuantizeLinear and DequantizeLinear on the
 operands of contractions, to int4 weights by MatMulNBits, and to fp16 as a whole. Casts round the operands of
@@ -34,7 +33,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common import cli
-from common.graphs.graph import Graph
 from common.graphs.operators import CONTRACTIONS
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import count_nodes
@@ -70,13 +68,8 @@ def arguments() -> cli.Parser:
     text = "least share of samples whose likeliest class must stay the same"
     add("--min-agreement", type=cli.share, default=0.99, metavar="SHARE", help=text)
     add("--min-sqnr-db", type=cli.positive_float, metavar="DB", help="least signal-to-noise ratio of the output, in dB")
-    add(
-        "--budget",
-        type=cli.duration,
-        default=120.0,
-        metavar="T",
-        help="time for the trials of single layers, those with most MACs first",
-    )
+    text = "time for the trials of single layers, those with most MACs first"
+    add("--budget", type=cli.duration, default=120.0, metavar="T", help=text)
     text = "leave some layers in float: write the mixture within the bounds that has most MACs in the format"
     add("--mixed", action="store_true", default=False, help=text)
     text = "write the model with every tensor in int8, as the engine in Verilog computes a whole network"
@@ -100,12 +93,8 @@ def files_of(given: cli.Settings) -> SampleFiles:
 def macs_of(model: LoadedModel) -> dict[str, int | None]:
     """Return the MACs of each contraction, by name; None where they depend on data."""
     counts = {count.node.name: count.figure("macs") for count in count_nodes(model.graph, model.bounds)}
-    names = contractions(model.graph)
+    names = [node.name for node in model.graph.nodes if node.op_type in CONTRACTIONS]
     return {name: macs if isinstance(macs := counts.get(name), int) else None for name in names}
-
-
-def contractions(graph: Graph) -> list[str]:
-    return [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
 
 
 def mix(

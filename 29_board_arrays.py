@@ -48,8 +48,7 @@ def arguments() -> cli.Parser:
     parser.setting("--precision", choices=PLAN_PRECISIONS, default=DEFAULT_PRECISION, help="number format of the array")
     text = "most that an array may take of the board: lut, ff, bram36, uram, dsp, memory_channels, or regions"
     parser.setting("--board-budget", default="", metavar="NAME=N,…", help=text)
-    text = "simulate the Verilog of the fastest array (Verilator)"
-    parser.setting("--simulate", action="store_true", help=text)
+    parser.setting("--simulate", action="store_true", help="simulate the Verilog of the fastest array (Verilator)")
     return parser
 
 

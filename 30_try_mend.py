@@ -69,11 +69,7 @@ def subject(given: cli.Settings) -> MendSubject:
 
 
 def require_measured(stage: cli.StageRun, about: MendSubject) -> None:
-    """Hold that the findings are about the model; its record is now that of both.
-
-    Raises:
-        UpstreamError: they are about another one, or about other sizes of its dimensions.
-    """
+    """Refuse findings about another model, or about other sizes of its dimensions."""
     record = stage.record
     if (record.model_id, record.dimensions) != (about.loaded.model_id, dict(about.loaded.dimensions)):
         problem = f"was made for {record.model_path} with other nodes or sizes than {about.path.name} has now"

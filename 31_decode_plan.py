@@ -77,11 +77,7 @@ def arguments() -> cli.Parser:
 
 
 def require_measured(folder: Folder, path: Path, model: LoadedModel) -> None:
-    """Refuse tokens of another model, or of other sizes of its dimensions.
-
-    Raises:
-        UpstreamError: naming both models, or both sizes.
-    """
+    """Refuse tokens of another model, or of other sizes of its dimensions; the error names both."""
     measured, sizes = folder.provenance("generation_summary"), dict(model.dimensions)
     problem = ""
     if measured.model_id != model.model_id:

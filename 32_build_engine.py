@@ -35,18 +35,7 @@ from pathlib import Path
 from common import cli
 from common.cli.plan_stage import CONFIGS
 from common.files.configuration import Section
-from common.fpga.rtl.building import (
-    EnginePlan,
-    best_plan,
-    call_rows,
-    cell_rows,
-    designs,
-    is_as_planned,
-    network_in,
-    plan_on,
-    simulated_network,
-    summary_of,
-)
+from common.fpga.rtl import building
 from common.fpga.rtl.engine.cells import EngineCells, cells_of_family, read_engine_cells
 from common.fpga.rtl.engine.fabric import Fabric, load_fabric
 from common.fpga.rtl.programs import require
@@ -72,7 +61,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def routed(stage: cli.StageRun, plan: EnginePlan, fabric: Fabric, known: EngineCells) -> RoutedDesign:
+def routed(stage: cli.StageRun, plan: building.EnginePlan, fabric: Fabric, known: EngineCells) -> RoutedDesign:
     given, design = stage.settings, plan.design
     with tempfile.TemporaryDirectory(prefix="engine-build-") as name:
         folder = given.build or Path(name)
@@ -90,28 +79,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = cells_of_family(families, fabric.device.family)
         model = load_model(path, dict(given.dim), cli.configured_bindings(given.config, path))
         stage.set_model(model.model_id, path.name, model.dimensions)
-        network = network_in(path, model.dimensions)
+        network = building.network_in(path, model.dimensions)
         if given.simulate:
             require("verilator")
         if given.route:
             OpenTools(given.open_tools).require(fabric.device)
         stage.end_of_checks()
-        candidates = [*designs(network, given.array_rows, given.array_cols, given.array_simd)]
-        plan = best_plan(network, fabric, known, candidates)
+        candidates = [*building.designs(network, given.array_rows, given.array_cols, given.array_simd)]
+        plan = building.best_plan(network, fabric, known, candidates)
         with stage.writing() as transaction:
-            simulated = simulated_network(plan, fabric, given.seed) if given.simulate else None
+            simulated = building.simulated_network(plan, fabric, given.seed) if given.simulate else None
             found = routed(stage, plan, fabric, known) if given.route else None
             closed = found.clock_mhz if found else None
-            again = plan_on(network, plan.design, fabric, known, closed) if closed else None
-            calls = [*call_rows(plan, simulated.calls if simulated else None)]
-            cells = [*cell_rows(plan, found, fabric)]
-            summary = summary_of(plan, again, found, fabric, known)
+            again = building.plan_on(network, plan.design, fabric, known, closed) if closed else None
+            calls = [*building.call_rows(plan, simulated.calls if simulated else None)]
+            cells = [*building.cell_rows(plan, found, fabric)]
+            summary = building.summary_of(plan, again, found, fabric, known)
             transaction.add_rows("engine_calls", calls)
             transaction.add_rows("engine_cells", cells)
             transaction.add_document("engine_summary", summary)
         stage.show(engine_report(calls, cells, summary))
-    is_right = (found is None or is_as_planned(plan, found, known)) and (simulated is None or simulated.is_equal)
-    return 0 if is_right else cli.BROKE_THRESHOLD
+    is_as_planned = found is None or building.is_as_planned(plan, found, known)
+    return 0 if is_as_planned and (simulated is None or simulated.is_equal) else cli.BROKE_THRESHOLD
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Frame of every script: flags, the precedence flag > configuration > default, streams and exit codes.
 
-stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
-1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 4 a threshold
-is broken, 130 interrupted.
+stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done, 1
+failed, 2 command line, 3 a table is missing, stale or of another model, 4 a threshold is broken, 130 interrupted.
 """
 
 from common.cli.flags.flag_types import assignment as assignment

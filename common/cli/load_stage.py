@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from common.artifacts.stages import LOAD
 from common.artifacts.transaction import Transaction
+from common.cli.flags.settings import Settings
 from common.cli.stage import StageRun
 from common.cli.streams import BROKE_THRESHOLD
 from common.messages.note_kinds import BROKEN
+from common.metrics.ingest import TOKEN_FILE
 from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 if TYPE_CHECKING:
@@ -17,11 +20,7 @@ if TYPE_CHECKING:
 
 
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
-OF_SOME_LOADS = (
-    "load_disturbances",
-    "load_endpoint",
-    "loadgen_summary",
-)  # they name batches and requests of these tables
+OF_SOME_LOADS = ("load_disturbances", "load_endpoint", "loadgen_summary")  # they name batches of these tables
 
 
 class TestedLoad(Protocol):
@@ -50,6 +49,11 @@ def add_load(transaction: Transaction, tables: TestedLoad) -> None:
     transaction.add_text("load_histogram", tables.histogram_log)
     transaction.mark_incomplete(tables.lacks, *LOAD.split())
     transaction.remove_others(OF_SOME_LOADS)
+
+
+def post_of(given: Settings) -> tuple[str | None, Path]:
+    """Return where telemetry is posted, and the file of the dashboard's token."""
+    return given.post, given.post_token or given.out / TOKEN_FILE
 
 
 def exit_code(stage: StageRun, broken: Sequence[str]) -> int:

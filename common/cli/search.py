@@ -65,12 +65,8 @@ class SearchWatch(Interruptible):
             return
         self._has_ended = True
         gap = max(0.0, 1 - bound_us / plan_us) if plan_us else 0.0
-        spent_s = time.process_time() - self._begun_s
-        say(
-            self._settings,
-            f"plan {plan_us / 1e3:.4g} ms, bound {bound_us / 1e3:.4g} ms, gap {gap:.2%} "
-            f"({spent_s:.1f} s of a processor)",
-        )
+        figures = f"plan {plan_us / 1e3:.4g} ms, bound {bound_us / 1e3:.4g} ms, gap {gap:.2%}"
+        say(self._settings, f"{figures} ({time.process_time() - self._begun_s:.1f} s of a processor)")
 
 
 class DesignWatch(Interruptible):

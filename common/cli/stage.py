@@ -61,9 +61,7 @@ class StageRun:
     def set_imported(self, facts: Mapping[str, Any], unused: Sequence[str]) -> None:
         """Say in the sidecars that the measurement was recorded elsewhere, on an unknown host.
 
-        Args:
-            facts: the imported files, and the facts of the recording in them.
-            unused: settings that have no effect on an import.
+        The facts are the imported files and what they say of the recording. No import depends on ``unused`` settings.
         """
         record = self.record
         record.imported, record.host = dict(facts), {}
@@ -89,10 +87,7 @@ class StageRun:
         self.set_model(last.model_id, last.model_path, last.dimensions)
 
     def beside(self, names: Sequence[str], subject: str, read: Callable[[], Beside]) -> Beside | None:
-        """Return what is read from additional tables; None if one is missing.
-
-        None with a note, too, where the tables cannot be used.
-        """
+        """Return what is read from additional tables; None if one is missing, or (with a note) cannot be used."""
         try:
             return read() if all(map(self.tables.has, names)) else None
         except UpstreamError as error:
@@ -137,10 +132,6 @@ class StageRun:
         """Print the stage's table on stdout."""
         streams.show(self.settings, text)
 
-    def say(self, *lines: str) -> None:
-        """Print progress on stderr."""
-        streams.say(self.settings, *lines)
-
     def progress_bar(self, unit: str) -> Callable[[float, float], None]:
         """Return a progress bar on stderr; see :func:`common.cli.streams.progress_bar`."""
         return streams.progress_bar(self.settings, unit)
@@ -152,37 +143,22 @@ class StageRun:
 
     def close(self) -> None:
         """Print the most important notes and written files; ``--all-notes`` prints all of them."""
-        stage = STAGES.get(self.record.stage)
+        stage, written, more = STAGES.get(self.record.stage), self._written, list[str]()
         notes = ranked(self.record.notes, stage.writes if stage else ())
-        written = self._written
-        more: list[str] = []
         if not self.settings.all_notes:
-            written = _first_and_number(written)
             if len(notes) > MOST_NOTES + 1:
-                more = [f"{len(notes) - MOST_NOTES} more notes{self._place_of_notes()}; --all-notes prints them"]
+                place = f" in {sidecar(self.settings.out / ARTIFACTS[stage.primary].file)}" if stage and written else ""
+                more = [f"{len(notes) - MOST_NOTES} more notes{place}; --all-notes prints them"]
                 notes = notes[:MOST_NOTES]
+            if len(written) > MOST_WRITTEN:
+                written = [f"{written[0]} and {len(written) - 1} more files"]
         lines = [line for note in notes for line in streams.note_lines(f"note: {self._spoken(note)}")]
-        self.say(*lines, *more, *written, *self._folders)
-
-    def _place_of_notes(self) -> str:
-        """Return where all notes are: in the sidecar of the primary artifact, if one was written."""
-        if not self._written:
-            return ""
-        return f" in {sidecar(self.settings.out / ARTIFACTS[STAGES[self.record.stage].primary].file)}"
-
-
-def _first_and_number(lines: Sequence[str]) -> list[str]:
-    """Return up to two lines unchanged; of more lines, the first one with the number of the others."""
-    return [*lines] if len(lines) <= MOST_WRITTEN else [f"{lines[0]} and {len(lines) - 1} more files"]
+        streams.say(self.settings, *lines, *more, *written, *self._folders)
 
 
 @contextlib.contextmanager
 def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
-    """Parse a command line; if the block raises, replace the quantities and tables in the error by flags and scripts.
-
-    Raises:
-        PipelineError: the command line cannot be used, or the block raises it.
-    """
+    """Parse a command line; in errors of the block, replace the quantities and tables by flags and scripts."""
     given: Sequence[tuple[str, int]] = ()
     try:
         settings = parse(parser, argv)
@@ -228,9 +204,8 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
     Arguments and errors are those of :func:`parsed`; ``lenient`` accepts stale tables with a note.
     """
     with parsed(parser, argv) as settings:
-        record = Provenance(
-            parser.prog, settings.command, settings.record(), host=host_identity(), tools=tool_versions()
-        )
+        recorded = settings.record()
+        record = Provenance(parser.prog, settings.command, recorded, host=host_identity(), tools=tool_versions())
         settle(settings.out)
         running = StageRun(settings, parser.flags, record, lenient=lenient)
         try:

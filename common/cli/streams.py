@@ -10,13 +10,12 @@ import gc
 import io
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from common.cli.texts.help_text import terminal_columns
+from common.cli.texts.help_text import fill, terminal_columns
 from common.cli.texts.output import abandon, write
 from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import printable, quoted
@@ -52,16 +51,13 @@ def note_lines(note: str) -> list[str]:
     """Return a note as lines that fit the terminal; elsewhere as one line, for programs that search it."""
     if not sys.stderr.isatty():
         return [note]
-    return textwrap.wrap(
-        printable(note), terminal_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+    return fill(printable(note), terminal_columns(), indent="  ")
 
 
 def show(settings: Settings, text: str) -> None:
     """Print the table on stdout. Errors are those of :func:`common.cli.texts.output.write`."""
-    if settings.quiet:
-        return
-    write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
+    if not settings.quiet:
+        write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
 
 
 def _print_line(line: str) -> None:
@@ -72,8 +68,7 @@ def _print_line(line: str) -> None:
 def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None]:
     """Return a function that draws a bar with the time left on stderr, at most ten times a second.
 
-    The function takes the amount done and the total, in ``unit``. It draws only on a terminal. The clock starts at the
-    last call with nothing done.
+    It takes what is done and the total, and draws on a terminal. Its clock starts at the last call with nothing done.
     """
     if settings.quiet or not sys.stderr.isatty():
         return lambda done, total: None
@@ -99,8 +94,7 @@ def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None
 def search_line(settings: Settings, unit: str) -> Callable[[float, str], None]:
     """Return a function that draws the progress of a search on stderr, at most ten times a second.
 
-    The function takes the share of ``unit`` that is spent, and the figures of the search; without any it ends the line.
-    It draws only on a terminal.
+    It takes the share of ``unit`` that is spent and figures (none ends the line), and draws on a terminal.
     """
     if settings.quiet or not sys.stderr.isatty():
         return lambda spent, figures: None
@@ -119,15 +113,8 @@ def search_line(settings: Settings, unit: str) -> Callable[[float, str], None]:
     return draw
 
 
-Command = Callable[[Sequence[str]], int]
-
-
-def run_command(commands: Mapping[str, Command], text: str, argv: Sequence[str] | None) -> int:
-    """Run one of the commands of a program and return its exit code; without one, print the text that lists them.
-
-    Raises:
-        CommandLineError: there is no such command.
-    """
+def run_command(commands: Mapping[str, Callable[[Sequence[str]], int]], text: str, argv: Sequence[str] | None) -> int:
+    """Run one of the commands of a program and return its exit code; without one, print the text that lists them."""
     name, *words = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]
     if name in ("-h", "--help"):
         print(text)
@@ -171,11 +158,8 @@ def _interrupted() -> tuple[int, str]:
 def _left() -> str:
     if files_in_place:
         return "its files are in place"
-    return (
-        "the next run puts its files in place"
-        if any(os.access(path, os.F_OK) for path in journals)
-        else "nothing was replaced"
-    )
+    is_cut_short = any(os.access(path, os.F_OK) for path in journals)
+    return "the next run puts its files in place" if is_cut_short else "nothing was replaced"
 
 
 def _end_crashed(signal_name: str) -> NoReturn:
@@ -237,10 +221,7 @@ def _denied(error: MemoryError | OSError | ImportError | RuntimeError, remedy: s
 
 
 def _prepare_streams() -> None:
-    """Replace a stream that the caller closed (``>&-``) by one that drops what is written.
-
-    A stream whose encoding lacks a character gets an escape for it.
-    """
+    """Let a stream that the caller closed (``>&-``) drop what is written, others escape what their encoding lacks."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

@@ -44,15 +44,10 @@ class Constant:
 
 
 class Section:
-    """One mapping of a YAML file, read key by key.
+    """One mapping of a YAML file, read key by key; ConfigurationError if it is none.
 
-    :meth:`close` refuses every key that nobody read, in this section and in the sections below it.
-
-    Args:
-        name: path of the mapping in the file, such as ``memory`` or ``boards.u280``; empty for the whole file.
-
-    Raises:
-        ConfigurationError: ``content`` is not a mapping.
+    :meth:`close` refuses every key that nobody read, in this section and in the sections below it. The name is the path
+    of the mapping in the file, such as ``memory`` or ``boards.u280``; empty for the whole file.
     """
 
     def __init__(self, path: Path, content: Any, name: str = "") -> None:
@@ -66,11 +61,7 @@ class Section:
 
     @classmethod
     def of_file(cls, path: Path) -> Section:
-        """Load a YAML file.
-
-        Raises:
-            ConfigurationError: the file cannot be read, is not YAML or holds no mapping.
-        """
+        """Load a YAML file. Errors are those of :func:`load_yaml`."""
         return cls(path, load_yaml(path))
 
     def __contains__(self, key: str) -> bool:
@@ -164,11 +155,7 @@ class Section:
         return int(value)
 
     def close(self) -> None:
-        """Refuse keys that nobody read.
-
-        Raises:
-            ConfigurationError: naming the first one.
-        """
+        """Raise ConfigurationError for the first key that nobody read."""
         if self._unread:
             unknown = self._label(min(self._unread))
             known = ", ".join(sorted(set(self._content) - self._unread))
@@ -180,20 +167,11 @@ class Section:
 def find_file(quantity: str, name: str, folder: Path) -> Path:
     """Return the YAML file called ``name`` in ``folder``, or ``name`` itself where it is a path.
 
-    Args:
-        quantity: what the file describes, by its name in the settings: ``board``.
-        name: ``u280``, or the path of a YAML file.
-        folder: the place of the named files.
-
-    Raises:
-        UnusableValueError: there is no such file; the message lists the names in the folder.
+    The file describes a quantity, such as the ``board`` ``u280``. UnusableValueError lists the names in the folder.
     """
     path = Path(name) if name.endswith(SUFFIXES) else folder / f"{name}.yaml"
     if not os.path.isfile(path):  # noqa: PTH113 - False also for a name that no file can have
         known = sorted(file.stem for file in folder.glob("*.yaml"))
-        raise UnusableValueError(
-            quantity,
-            f"{quoted(name)} is neither a known {quantity} nor a YAML file",
-            f"{did_you_mean(name, known)}known: {', '.join(known)}",
-        )
+        problem = f"{quoted(name)} is neither a known {quantity} nor a YAML file"
+        raise UnusableValueError(quantity, problem, f"{did_you_mean(name, known)}known: {', '.join(known)}")
     return path

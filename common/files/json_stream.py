@@ -104,22 +104,13 @@ class _Scanner:
         self._place -= 1
 
     def require(self, allowed: str) -> str:
-        """Return the next character, which is one of these.
-
-        Raises:
-            PipelineError: it is another one.
-        """
+        """Return the next character, which must be one of these."""
         if self.symbol() not in allowed:
             raise self._malformed(f"{quoted(self.last)} where {' or '.join(allowed)} is expected", self._place - 1)
         return self.last
 
     def value(self) -> Any:
-        """Return the next value.
-
-        Raises:
-            CutShortError: the file ends within it.
-            PipelineError: it is no JSON, or too long.
-        """
+        """Return the next value; CutShortError: the file ends within it; PipelineError: it is no JSON, or too long."""
         self.symbol()
         self.step_back()
         size = CHUNK
@@ -156,9 +147,8 @@ class _Scanner:
         return CutShortError(f"it ends after {self._dropped + len(self._text):,} characters, within a list")
 
     def _malformed(self, problem: str, place: int) -> PipelineError:
-        return PipelineError(
-            self._path, f"is no JSON from character {self._dropped + place:,} on ({problem})", f"give {self._kind}"
-        )
+        where = f"from character {self._dropped + place:,} on"
+        return PipelineError(self._path, f"is no JSON {where} ({problem})", f"give {self._kind}")
 
 
 def is_text(source: str, value: object) -> bool:

@@ -10,11 +10,7 @@ LARGEST_FILE_BYTES = 1_000_000  # no file of configs/ has a twentieth of that
 
 
 def small_text(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, is a pipe, is too large or is not UTF-8.
-    """
+    """Return the text of a file; ConfigurationError: it cannot be read, is a pipe, is too large or is not UTF-8."""
     try:
         if path.is_fifo():
             raise ConfigurationError(path, "is a pipe, which nobody may write into", "give a file")

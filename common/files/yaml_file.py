@@ -57,13 +57,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Load a YAML file that holds a mapping; an empty file counts as an empty mapping.
-
-    Raises:
-        ConfigurationError: the file cannot be read, is not YAML or holds no mapping.
-    """
+    """Load a YAML file that holds a mapping, or nothing; ConfigurationError for every other file."""
     text = small_text(path)
-    _require_shallow(path, text)
+    # A level takes a bracket or a column, and libyaml crashes on too many.
+    if max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{") > DEEPEST:
+        raise ConfigurationError(path, "has a line that is too long, or brackets within too many brackets")
     try:
         content = yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError) as error:
@@ -72,12 +70,6 @@ def load_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigurationError(path, "is not a mapping")
     return content
-
-
-def _require_shallow(path: Path, text: str) -> None:
-    """Refuse a text that nests too deep for libyaml: a level takes a bracket or a column."""
-    if max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{") > DEEPEST:
-        raise ConfigurationError(path, "has a line that is too long, or brackets within too many brackets")
 
 
 def _place(error: Exception) -> str:

@@ -21,10 +21,7 @@ _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 9},}}")  # longer than a name with 
 
 
 class PipelineError(Exception):
-    """A failure that the user can act on; ``exit_code`` is what the script exits with, ``problem`` what happened.
-
-    ``remedy`` is the way out.
-    """
+    """A failure that the user can act on: what happened, the way out, and what the script exits with."""
 
     exit_code = 1
 
@@ -32,9 +29,8 @@ class PipelineError(Exception):
         """Compose ``subject: problem; remedy`` and keep it to one line, without words that nobody would read."""
         self.problem, self.remedy = problem, remedy
         subject = subject if isinstance(subject, str) else shown(subject)
-        text = f"{shorten(subject, MOST_PART)}: {shorten(problem, MOST_PART)}" + (
-            f"; {shorten(remedy, MOST_PART)}" if remedy else ""
-        )
+        text = f"{shorten(subject, MOST_PART)}: {shorten(problem, MOST_PART)}"
+        text += f"; {shorten(remedy, MOST_PART)}" if remedy else ""
         super().__init__(_LONG_WORD.sub(lambda word: shorten(word[0], MOST_SHOWN), " ".join(text.split())))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,12 +39,9 @@ class PipelineError(Exception):
 
 
 class UnusableValueError(PipelineError):
-    """A given value of a quantity that cannot be used.
+    """A given value of a quantity that cannot be used; the problem names the value, the remedy those that can.
 
-    Args:
-        quantity: its name, as the settings have it: ``sensor_rate_hz``. Several are separated by commas.
-        problem: the value, and why it cannot be used.
-        remedy: which values can.
+    The quantity is named as in the settings: ``sensor_rate_hz``. Several are separated by commas.
     """
 
     exit_code = 2

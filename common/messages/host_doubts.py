@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+Row = Mapping[str, Any]
 BUSY = "the host was busy"  # how the note on other work during the runs begins
 OTHER_HOST = "the host of a"  # how the doubt begins that the times are not those of the board's own processor
 NOT_JUDGED = "not judged"  # how the note on a verdict that nobody should rely on begins
@@ -22,10 +23,7 @@ WIDEST_INTERVAL = 0.10  # of the median, over the median
 def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, notes: Iterable[str]) -> tuple[str, ...]:
     """Return in words why the times of a host decide nothing; empty for an undisturbed and steady host.
 
-    Args:
-        latency: fields of the latency summary.
-        gap_us: the unprofiled median less the times of all nodes.
-        event_count: how many nodes one run executes.
+    The gap is the unprofiled median less the times of all nodes, of which one run executes ``event_count``.
     """
     busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
     few = latency["p50_low_us"] is None
@@ -43,18 +41,9 @@ def remedy(doubts: Iterable[str]) -> str:
 
 
 def recorded_doubts(
-    latency: Mapping[str, Any],
-    timed: Iterable[Mapping[str, Any]],
-    nodes: Iterable[Mapping[str, Any]],
-    notes: Iterable[str],
+    latency: Mapping[str, Any], timed: Iterable[Row], nodes: Iterable[Row], notes: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the doubts that the rows of a measurement leave.
-
-    Args:
-        latency: fields of the latency summary.
-        timed: rows with the time of each executed node and of the gap.
-        nodes: rows of op_latency.
-    """
+    """Return the doubts that a measurement leaves: its latency summary, the times with the gap, and op_latency."""
     gap_us = sum(row["node_latency_us"] for row in timed if row["row_kind"] == "gap")
     return host_doubts(latency, gap_us, sum(row["events_per_run_count"] or 0 for row in nodes), notes)
 
@@ -62,9 +51,8 @@ def recorded_doubts(
 def instabilities(latency: Mapping[str, Any]) -> Iterable[str]:
     """Yield why the median is uncertain: its interval is too wide, or the slow runs are too far from it.
 
-    Without a steady state, the interval includes the medians of all quarters of the runs. If a change of level did not
-    move these medians, it did not move the median of all runs. Neither did a few very slow runs, although they increase
-    the standard deviation.
+    Without a steady state, the interval includes the medians of all quarters of the runs. A change of level that moved
+    none of these did not move the median. Nor did a few very slow runs, although they increase the standard deviation.
     """
     median, low, high = (latency[f"p50{end}_us"] for end in ("", "_low", "_high"))
     if median and low is not None and (width := (high - low) / median) > WIDEST_INTERVAL:

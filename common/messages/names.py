@@ -64,10 +64,7 @@ def listed(names: Iterable[str], most: int) -> str:
 
 
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to ``MOST_SUGGESTED`` names that contain this one, the shortest first, or are spelt like it.
-
-    The case does not count. The order of ``known`` does not count either, since it may be a set.
-    """
+    """Return up to ``MOST_SUGGESTED`` names that contain this one, the shortest first, or are spelt like it."""
     by_lower = {text.lower(): text for text in known if text}
     similar = sorted((text for text in by_lower if name.lower() in text), key=lambda text: (len(text), text))
     if len(similar) < MOST_SUGGESTED:

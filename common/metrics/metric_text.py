@@ -1,7 +1,6 @@
 """Gauges as text that Prometheus reads: OpenMetrics 1.0 for a file, and the exposition format 0.0.4 for a scrape.
 
-Every metric is a gauge, because no value only grows: counts start again with the process, and a percentile is no
-counter.
+Every metric is a gauge, because no value only grows: counts start again with the process.
 """
 
 from __future__ import annotations

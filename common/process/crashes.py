@@ -25,10 +25,7 @@ def on_crash(end: Callable[[str], object]) -> None:
     """Let a crash call a function with the name of its signal; the function must end the process.
 
     The C library must have ``sysv_signal`` (as glibc has), whose handlers work once. Who asked for Python's own
-    tracebacks of crashes (``-X faulthandler``) keeps them.
-
-    Raises:
-        MemoryError: no memory is left.
+    tracebacks of crashes (``-X faulthandler``) keeps them. MemoryError: no memory is left.
     """
     library = ctypes.CDLL(None)
     install = getattr(library, "sysv_signal", None)

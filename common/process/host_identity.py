@@ -26,15 +26,17 @@ def host_identity() -> dict[str, Any]:
     packages = {entry["physical id"] for entry in processors if "physical id" in entry}
     cores = {(entry["physical id"], entry["core id"]) for entry in processors if {"physical id", "core id"} <= {*entry}}
     first = processors[0] if processors else {}
+    signature = [first.get(key, "") for key in ("cpu family", "model")]  # of CPUID
+    sizes = (line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal:"))
     return {
         "hostname": socket.gethostname(),
         "cpu_model": cpu_model(),
-        "cpu_signature": _signature(first),
+        "cpu_signature": [int(part) for part in signature] if all(part.isdigit() for part in signature) else None,
         "cpu_count": os.cpu_count(),
         "core_count": len(cores) or None,
         "package_count": len(packages) or None,
         "is_virtual": "hypervisor" in first["flags"].split() if "flags" in first else None,
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": next((1024 * int(size) for size in sizes if size.isdigit()), None),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
@@ -73,17 +75,6 @@ def _processors() -> Iterator[dict[str, str]]:
             entry[key.strip()] = value.strip()
     if entry:
         yield entry
-
-
-def _signature(entry: dict[str, str]) -> list[int] | None:
-    """Return family and model of CPUID."""
-    parts = [entry.get(key, "") for key in ("cpu family", "model")]
-    return [int(part) for part in parts] if all(part.isdigit() for part in parts) else None
-
-
-def _memory_bytes() -> int | None:
-    sizes = (line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal:"))
-    return next((1024 * int(size) for size in sizes if size.isdigit()), None)
 
 
 def _lines(path: str) -> list[str]:

@@ -3,8 +3,7 @@
 Python handles a signal in the main thread, between two of its own instructions. So a thread waits for signals. It ends
 the native code that the main thread is in at once, or the process if that code does not end.
 
-The scripts import this module first. It imports very little, because an earlier signal still gives a traceback of the
-interpreter.
+The scripts import this module first. It imports very little, because an earlier signal still gives a traceback.
 """
 
 from __future__ import annotations
@@ -156,11 +155,8 @@ def _install(handler: Callable[..., Any]) -> None:
 class FirstNoted:
     """A context in which the first of some signals is only noted; the next one does what it did before.
 
-    Outside of the main thread, where Python handles no signals, it does nothing.
-
-    Args:
-        numbers: of the signals; those that the process ignores stay ignored.
-        hear: called when one is noted, amid whatever the main thread does.
+    Signals that the process ignores stay ignored. ``hear`` is called amid whatever the main thread does. Outside of the
+    main thread, where Python handles no signals, the context does nothing.
     """
 
     def __init__(self, numbers: Sequence[int] = (signal.SIGINT,), hear: Callable[[], object] = lambda: None) -> None:

@@ -1,7 +1,6 @@
 """The start of a script: a signal ends it, and a missing requirement is one line with the way out.
 
-The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.8,
-and imports next to nothing.
+The scripts import this module first, under any Python. So it is written for Python 3.8, and imports next to nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ NO_MEMORY = ("failed to map segment", "cannot allocate", "Cannot allocate", "bad
 def begin() -> None:
     """Prepare the process for the imports of a script, which take most of a second.
 
-    Warnings are never errors here. Libraries warn at import, and the user may have asked for errors
-    (``PYTHONWARNINGS``) for the sake of another program.
+    Warnings are never errors here: libraries warn at import, and ``PYTHONWARNINGS`` may be meant for another program.
     """
     interrupts.end_at_once()
     sys.excepthook = explain
@@ -49,10 +47,8 @@ def require_address_space() -> None:
 
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit_bytes < LEAST_ADDRESS_BYTES:
-        end(
-            f"memory: this process may have {limit_bytes / 1e9:.2g} GB of addresses, which is too little for its "
-            f"packages; raise the limit: ulimit -v {LEAST_ADDRESS_BYTES // 1024}"
-        )
+        few = f"this process may have {limit_bytes / 1e9:.2g} GB of addresses, which is too little for its packages"
+        end(f"memory: {few}; raise the limit: ulimit -v {LEAST_ADDRESS_BYTES // 1024}")
 
 
 def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -16,9 +16,8 @@ def fail_flag(parser: Parser) -> None:
 
 def folder_flags(parser: Parser) -> None:
     folders = REPEATED | {"type": flag_types.path, "metavar": "FOLDER"}
-    parser.setting(
-        "--baseline", help="folder of the baseline's tables; repeatable, for repeats of one measurement", **folders
-    )
+    text = "folder of the baseline's tables; repeatable, for repeats of one measurement"
+    parser.setting("--baseline", help=text, **folders)
     parser.setting("--candidate", help="folder to compare with the baseline, instead of --out; repeatable", **folders)
     _across_models_flag(parser, "compare different models, by operator type")
 
@@ -26,9 +25,8 @@ def folder_flags(parser: Parser) -> None:
 def history_flags(parser: Parser) -> None:
     """Add which history is read, and how far back."""
     parser.setting("--history", type=flag_types.path, metavar="FILE", help="the history, to which `make record` adds")
-    parser.setting(
-        "--last", type=flag_types.at_least(2), default=20, metavar="N", help="number of newest records to compare"
-    )
+    text = "number of newest records to compare"
+    parser.setting("--last", type=flag_types.at_least(2), default=20, metavar="N", help=text)
     _across_models_flag(parser, "compare records of different models")
 
 
@@ -46,13 +44,11 @@ def _across_models_flag(parser: Parser, text: str) -> None:
 
 def pair_flags(parser: Parser) -> None:
     """Add what says which two models are measured now, and how."""
-    parser.setting(
-        "--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help="measure two models, or one twice, run by run in turn"
-    )
+    text = "measure two models, or one twice, run by run in turn"
+    parser.setting("--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help=text)
     text = "setting of B alone, such as threads=1, optimization=basic or provider=cpu; repeatable"
     parser.setting("--b-with", type=flag_types.assignment, metavar="NAME=VALUE", help=text, **REPEATED)
-    parser.setting(
-        "--runs", type=flag_types.at_least(5), default=200, metavar="N", help="unprofiled runs of each model"
-    )
+    text = "unprofiled runs of each model"
+    parser.setting("--runs", type=flag_types.at_least(5), default=200, metavar="N", help=text)
     parser.shared("--warmup", "--dim", "--input", "--seed", "--threads", "--provider", "--optimization")
     parser.shared("--run-timeout")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from common.cli.flags import flag_types
 from common.cli.flags.settings import Parser
-from common.cli.flags.shared_flags import COUNT
+from common.cli.flags.shared_flags import COUNT, TIME
 
-TIME: dict[str, Any] = {"type": flag_types.duration, "metavar": "T"}
 SHARING = {  # what it says, and whether the first value is the default; else that depends on others
     "workers": ("sessions in threads of one process, or each in a process", True),
     "pool": ("intra-op threads of each session, or of all together", True),
@@ -21,9 +19,8 @@ SHARING = {  # what it says, and whether the first value is the default; else th
 
 def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
     """Add the times of the requests; the first of the possible arrival processes is the usual one."""
-    parser.setting(
-        "--rate", type=flag_types.positive_float, default=10.0, metavar="HZ", help="mean number of requests per second"
-    )
+    text = "mean number of requests per second"
+    parser.setting("--rate", type=flag_types.positive_float, default=10.0, metavar="HZ", help=text)
     parser.setting("--arrivals", choices=processes, default=processes[0], help="how requests arrive")
     text = "bursty: peak over mean rate, share of the time in bursts, mean length of a burst in s"
     parser.setting("--burst", default="4,0.1,1", metavar="P,S,T", help=text)
@@ -60,9 +57,8 @@ def length_flags(parser: Parser) -> None:
     text = "lengths of requests: uniform:1,512, normal:128,40,512, lognormal:64,0.8,512"
     parser.setting("--lengths", metavar="D", help=text)
     parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
-    parser.setting(
-        "--buckets", type=flag_types.sizes, default=(), metavar="N,…", help="lengths that requests are padded to"
-    )
+    text = "lengths that requests are padded to"
+    parser.setting("--buckets", type=flag_types.sizes, default=(), metavar="N,…", help=text)
 
 
 def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
@@ -75,19 +71,16 @@ def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
 
 
 def batching_flags(parser: Parser) -> None:
+    """Add how batches are formed, and which requests may fail."""
     parser.setting("--batch-max", help="largest batch (default: 1)", **COUNT)
     parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
-    parser.setting(
-        "--batch-preferred",
-        type=flag_types.sizes,
-        default=(),
-        metavar="N,…",
-        help="batch sizes that do not wait for more requests",
-    )
+    text = "batch sizes that do not wait for more requests"
+    parser.setting("--batch-preferred", type=flag_types.sizes, default=(), metavar="N,…", help=text)
     text = "fill each batch up to the next preferred size, or the largest"
     parser.setting("--batch-pad", action="store_true", default=False, help=text)
     parser.setting("--queue-max", help="most waiting requests; further ones are rejected", **COUNT)
     parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
+    error_flag(parser)
 
 
 def session_flags(parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]]) -> None:

@@ -33,12 +33,10 @@ def search_flags(parser: Parser, more: str = "") -> None:
 def threshold_flags(parser: Parser) -> None:
     """Add the thresholds of the rule of thumb."""
     text = "rule of thumb: a class of groups goes to the card from this {} on"
-    share = text.format("share of the latency or energy")
-    parser.setting("--min-share", type=flag_types.share, metavar="X", help=share)
-    intensity = text.format("arithmetic intensity")
-    parser.setting("--min-intensity-flop-per-byte", metavar="X", help=intensity, **AMOUNT)
-    fused = text.format("share of traffic saved by fusing")
-    parser.setting("--min-fused-share", type=flag_types.share, metavar="X", help=fused)
+    share: dict[str, Any] = {"type": flag_types.share, "metavar": "X"}
+    parser.setting("--min-share", help=text.format("share of the latency or energy"), **share)
+    parser.setting("--min-intensity-flop-per-byte", metavar="X", help=text.format("arithmetic intensity"), **AMOUNT)
+    parser.setting("--min-fused-share", help=text.format("share of traffic saved by fusing"), **share)
 
 
 def question_flags(parser: Parser, speedup: Callable[[str], tuple[str, float]], batch: Callable[[str], int]) -> None:
@@ -62,12 +60,9 @@ def host_flags(parser: Parser, factor: Callable[[str], Any]) -> None:
 
 def design_flags(parser: Parser) -> None:
     """Add the engines that the plan may use beside its own arrays, and the folder that it is handed off in."""
-    text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
-    parser.shared("--engine", help=text)
+    parser.shared("--engine", help="overlay engine that the plan may use: a name in configs/engines, or a YAML file")
     text = "folder with design_engines.csv of 29, whose arrays the plan may use, too; a plan without them is added"
     parser.setting("--designs", type=flag_types.path, metavar="FOLDER", help=text)
-    text = (
-        "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule; the plan"
-        " then has no chains, so its gain may be lower"
-    )
+    text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule; the plan"
+    text += " then has no chains, so its gain may be lower"
     parser.setting("--hand-off", type=flag_types.path, metavar="FOLDER", help=text)

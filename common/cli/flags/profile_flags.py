@@ -12,12 +12,7 @@ MOST_SESSIONS = 1000  # each starts a process, one after the other
 
 
 def run_flags(parser: Parser, default_runs: int, levels: Sequence[str], executions: Sequence[str]) -> None:
-    """Add the model, how many runs there are, and of which session.
-
-    Args:
-        levels: of graph optimization.
-        executions: ways to execute nodes, the usual one first.
-    """
+    """Add the model, how many runs there are, and of which session; the usual way to execute nodes is the first one."""
     parser.shared(*MODEL)
     text = f"unprofiled runs (default: {default_runs})"
     parser.setting("--runs", type=flag_types.at_least(5), metavar="N", help=text)
@@ -54,8 +49,7 @@ def import_flags(parser: Parser) -> None:
 def qnn_file_flags(parser: Parser) -> None:
     """Add the files that QNN wrote about a profile of an NPU."""
     parser.setting("--qnn-csv", help="profile that QNN wrote as CSV, instead of a model", **FILE)
-    text = "the compiler's schematic of the same session (*_schematic.bin)"
-    parser.setting("--schematic", help=text, **FILE)
+    parser.setting("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)", **FILE)
     parser.setting("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON", **FILE)
     parser.setting("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused", **FILE)
     text = "number of the graph, if a profile holds several"

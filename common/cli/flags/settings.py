@@ -48,16 +48,10 @@ class Parser(argparse.ArgumentParser):
         self.defaults: dict[str, Any] = {}
         self.flags: dict[str, str] = {}  # the spelling of each setting
         self.elsewhere: dict[str, str] = {}  # of flags that other scripts have, what they do there
-        self.setting(
-            "--out", type=flag_types.path, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables"
-        )
-        self.setting(
-            "--config",
-            type=flag_types.path,
-            default=DEFAULT_CONFIG,
-            metavar="FILE",
-            help="file of settings; flags override it",
-        )
+        path: dict[str, Any] = {"type": flag_types.path}
+        self.setting("--out", default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables", **path)
+        text = "file of settings; flags override it"
+        self.setting("--config", default=DEFAULT_CONFIG, metavar="FILE", help=text, **path)
         self.setting("--quiet", action="store_true", default=False, help="print neither the table nor the notes")
         self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
         text = "check the command line and the files that it names, and exit: `make run` does so first"
@@ -91,10 +85,7 @@ class Parser(argparse.ArgumentParser):
             self.setting(name, **{**SHARED[name], **changes})
 
     def error(self, message: str) -> NoReturn:
-        """Raise one line instead of printing the usage; a flag that is misspelt gets its likely spelling.
-
-        A flag of ``elsewhere`` gets the script that has it.
-        """
+        """Raise one line instead of printing the usage, with the likely flag, or the script that has the given one."""
         unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
         hint = ""
         if unknown and (there := self.elsewhere.get(unknown[1])):
@@ -152,11 +143,7 @@ class Settings:
         return frozenset(name for name, origin in self.origins.items() if origin == "flag")
 
     def one_of(self, *names: str) -> str | None:
-        """Name of the one setting that is given; a flag overrides the configuration.
-
-        Raises:
-            CommandLineError: two of them are given.
-        """
+        """Name of the one setting that is given; a flag overrides the configuration, and two flags are refused."""
         given = [name for name in names if self.values[name] is not None]
         flagged = [name for name in given if self.origins[name] == "flag"]
         if len(chosen := flagged or given) > 1:
@@ -184,11 +171,7 @@ def _plain(value: Any) -> Any:
 
 
 def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
-    """Parse ``argv``, and fill in the configuration and the defaults.
-
-    Raises:
-        CommandLineError: an unknown flag, an unusable value, or a configuration with an unknown key.
-    """
+    """Parse ``argv``, fill in the configuration and the defaults; CommandLineError for an unknown flag or value."""
     given = vars(parser.parse_args(argv))
     if given.pop("describe", False):
         from common.artifacts.generated.describe import describe_stage  # only --describe needs the catalogue
@@ -196,7 +179,10 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
         write(describe_stage(parser.prog))
         raise SystemExit(0)
     switches = {name: given.pop(name, False) for name in SWITCHES}
-    _require_working_folder()
+    try:
+        Path.cwd()  # several libraries ask for it
+    except FileNotFoundError as error:
+        raise PipelineError("the working folder", "does not exist any more", "change to another one") from error
     config_path = given.get("config", DEFAULT_CONFIG)
     configured = configured_settings(config_path, parser, parser.defaults.keys() - {"config"})  # it names no other
     values, origins = {}, {}
@@ -213,24 +199,8 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
     return Settings(values, origins, command, **switches)
 
 
-def _require_working_folder() -> None:
-    """Refuse to start in a folder that was deleted: several libraries ask for it.
-
-    Raises:
-        PipelineError: it was.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        raise PipelineError("the working folder", "does not exist any more", "change to another one") from error
-
-
 def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> None:
-    """Refuse two values for one name, because only one of them could take effect.
-
-    Raises:
-        CommandLineError: a name has two values; the error says which name.
-    """
+    """Refuse two values for one name, because only one of them could take effect."""
     keys = [key for key, _ in values or ()]
     if repeated := next((key for key in keys if keys.count(key) > 1), None):
         raise CommandLineError(f"{flag(name)} {shown(repeated)}", "is given more than once", "give it once")

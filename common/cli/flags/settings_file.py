@@ -51,11 +51,7 @@ def configured_settings(path: Path, parser: argparse.ArgumentParser, known: Coll
 
 
 def configured_bindings(path: Path, model: Path) -> dict[str, int]:
-    """Return the sizes of dynamic dimensions that the file gives for models of this file name.
-
-    Raises:
-        ConfigurationError: the section has another key than ``dim``, or a line is not ``NAME=NUMBER``.
-    """
+    """Return the sizes of dynamic dimensions, the only key ``dim``, that the file gives for models of this name."""
     section = _sections(path).get(f"{MODEL}{model.name}", {})
     if set(section) - {"dim"}:
         raise ConfigurationError(path, f"model {model.name}: takes only dim", "write dim = NAME=NUMBER")

@@ -34,8 +34,9 @@ def short_help(prog: str, doc: str, actions: Sequence[Action]) -> str:
             break
         lines += entry
         shown_count += 1
-    lines.append(f"{'--help-all':<{FLAG_COLUMN}}everything{_and_more(len(documented) - shown_count)}")
-    return "\n".join(lines) + "\n"
+    left = len(documented) - shown_count
+    more = f", with {left} more {'flag' if left == 1 else 'flags'}" if left else ""
+    return "\n".join([*lines, f"{'--help-all':<{FLAG_COLUMN}}everything{more}"]) + "\n"
 
 
 def _head(prog: str, doc: str, columns: int) -> list[str]:
@@ -49,11 +50,7 @@ def _head(prog: str, doc: str, columns: int) -> list[str]:
     return [f"usage: python {prog} [FLAG ...]", "", *lines, *([] if example is None else [example, ""])]
 
 
-def _and_more(count: int) -> str:
-    return f", with {count} more {'flag' if count == 1 else 'flags'}" if count else ""
-
-
-def _wrap(text: str, columns: int, indent: str = "") -> list[str]:
+def fill(text: str, columns: int, indent: str = "") -> list[str]:
     """Fill lines without a break inside of a flag or a name."""
     return textwrap.wrap(text, columns, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
@@ -66,9 +63,9 @@ def _flag_lines(action: Action, columns: int) -> list[str]:
         words = "|".join(map(str, action.choices))
         metavar = words if len(words) < columns // 2 else "NAME"
     name = f"{[flag for flag in action.option_strings if '_' not in flag][-1]} {metavar}".rstrip()
-    text = _wrap((action.help or "").replace("%%", "%"), columns - FLAG_COLUMN)
+    text = fill((action.help or "").replace("%%", "%"), columns - FLAG_COLUMN)
     if len(name) >= FLAG_COLUMN - 1:
-        return [*_wrap(name, columns), *(" " * FLAG_COLUMN + line for line in text)]
+        return [*fill(name, columns), *(" " * FLAG_COLUMN + line for line in text)]
     first, *others = text or [""]
     return [f"{name:<{FLAG_COLUMN}}{first}".rstrip(), *(" " * FLAG_COLUMN + line for line in others)]
 
@@ -79,7 +76,7 @@ def _filled(block: str, columns: int) -> Iterator[str]:
         yield from lines
         return
     for entry in _entries(lines):
-        yield from _wrap(entry, columns, indent=INDENT if entry.startswith(("Reads ", "Writes ")) else "")
+        yield from fill(entry, columns, indent=INDENT if entry.startswith(("Reads ", "Writes ")) else "")
 
 
 def _entries(lines: Iterable[str]) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Replace the names of quantities and tables in messages of rooms by flags and scripts, and propose command lines.
 
-A room names a quantity or a table in angle brackets: ``<peak_flops>``, ``<op_metrics>``. Only this module turns such a
-name into a flag of the running stage, into the flag of another stage with its script, or into the script that writes
-the table.
+A room names a quantity or a table in angle brackets: ``<peak_flops>``, ``<op_metrics>``. Only this module turns it into
+a flag of the running stage, a flag of another stage with its script, or the script that writes the table.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ def plain(text: str, flags: Mapping[str, str] | None = None) -> str:
         name = match[1]
         if flags and name in flags and name not in EVERY_STAGE:
             return flags[name]
-        return EVERY_STAGE.get(name) or WRITER.get(name) or _flag_elsewhere(name) or match[0]
+        elsewhere = (f"{stage.script} {flag(name)}" for stage in STAGES.values() if name in stage.settings)
+        return EVERY_STAGE.get(name) or WRITER.get(name) or next(elsewhere, match[0])
 
     return SCRIPT_AGAIN.sub(r"\1 \2\3\4", NAME.sub(spelled, text))
 
@@ -37,18 +37,8 @@ def flag(setting: str) -> str:
     return f"--{setting.replace('_', '-')}"
 
 
-def _flag_elsewhere(name: str) -> str:
-    """Script and flag of the first stage that has the setting."""
-    return next((f"{stage.script} {flag(name)}" for stage in STAGES.values() if name in stage.settings), "")
-
-
 def paired_command(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
-    """Return the command that measures in turn what two measurements measured one after the other.
-
-    Args:
-        baseline: settings of the measurement of the baseline, by name; without a model there is no more than a script.
-        candidate: those of what is compared.
-    """
+    """Return the command that measures in turn what two measurements measured one by one; without a model, a script."""
     script, models = WRITER["paired_comparison"], [side.get("model") for side in (baseline, candidate)]
     if not all(models):
         return script
