@@ -10,14 +10,8 @@ from common.artifacts.columns import Column
 from common.metrics.metric_names import metric_name
 
 # Documents whose figures are exported, and where those come from; the energy of a run says it itself.
-EXPORTED = {
-    "latency_summary": "measured",
-    "host_ceilings": "measured",
-    "energy_summary": "",
-    "load_summary": "measured",
-    "load_best": "measured",
-    "hardware_counters": "measured",
-}
+_DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
+EXPORTED = {**dict.fromkeys(_DOCUMENTS, "measured"), "energy_summary": ""}
 COLUMNS = 120  # of a line of text
 # Names that OpenTelemetry has for a quantity (semantic conventions, process metrics); Prometheus spells dots as _.
 OPENTELEMETRY = {"peak_resident_bytes": "`process.memory.usage` (ours is its peak)"}
