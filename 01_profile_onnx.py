@@ -139,8 +139,8 @@ def profile_model(stage: cli.StageRun) -> PipelineError | None:
         profile = measured_profile(setup, folder, stage.progress_bar, transaction.reserve, transaction.release)
         stage.note(*profile.notes, *naming_notes(named))
         add_measured(transaction, profile)
-    executed, failure = profile.nodes.executed, profile.measurement.failure
-    nodes = labelled(stage, profile.nodes.rows, model.graph, executed.graph) if executed else []
+    executed, failure = profile.executed, profile.measurement.failure
+    nodes = labelled(stage, profile.op_latency, model.graph, executed.graph) if executed else []
     stage.show(latency_report(profile.latency_summary, nodes, profile.busy) + layer_report(profile.layers.rows))
     remedy = f"what was measured is in {transaction.targets}, marked incomplete"
     return PipelineError(given.path, stage.plain(failure), remedy) if failure else None

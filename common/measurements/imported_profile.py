@@ -24,6 +24,7 @@ from common.profiling.correction import operand_counts
 from common.profiling.figures import node_rows
 from common.profiling.recording import (
     conclude_recording,
+    model_names,
     read_recorded_trace,
     recorded_latencies,
     recording_figures,
@@ -32,7 +33,6 @@ from common.profiling.recording import (
     require_model_of,
     require_sizes_of,
 )
-from common.profiling.trace.names import model_names
 from common.profiling.trace.reader import Trace
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures

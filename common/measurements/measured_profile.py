@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.measurements.observer import Observer
-from common.measurements.profiled_nodes import ProfiledNodes, profiled_nodes
+from common.messages.errors import PipelineError
+from common.onnx_graph.executed import SavedGraph, saved_graph
 from common.onnx_graph.load import LoadedModel
 from common.onnx_graph.reading.side_files import require_unchanged
-from common.profiling.figures import latency_figures
+from common.profiling.correction import NodeLatency, correct, operand_counts
+from common.profiling.figures import latency_figures, node_rows
 from common.profiling.latency_notes import latency_notes
 from common.profiling.provider_layers import ProviderLayers, provider_layers
 from common.profiling.runs.loop import Budget, ColdStart, Progress, SessionPlan
@@ -18,7 +20,7 @@ from common.profiling.runs.measurement import Measurement, conclude, observed_ru
 from common.profiling.runs.more_sessions import session_rows, with_more_sessions
 from common.profiling.runs.one_session import timed_runs
 from common.sensors.other_work import OtherWork
-from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
+from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunDisturbancesRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,18 @@ class MeasuredProfile:
     """A measurement as the tables of 01.
 
     Attributes:
+        measurement: the runs, with unique names of the nodes, or with a failure.
+        executed: the graph that ran; None where the trace was lost or the graph cannot be used.
+        latencies: of each node; there are none after a failure.
         layers: the layers that a compiling provider ran inside one node.
         busy: a note if other work on the host disturbed the runs.
         disturbed: a row per slow run.
         worst: the worst disturbance, in words.
     """
 
-    nodes: ProfiledNodes
+    measurement: Measurement
+    executed: SavedGraph | None
+    latencies: Sequence[NodeLatency]
     layers: ProviderLayers
     observer: Observer
     latency_summary: LatencySummaryDocument
@@ -42,9 +49,10 @@ class MeasuredProfile:
     worst: Sequence[str]
 
     @property
-    def measurement(self) -> Measurement:
-        """The runs, with unique names of the nodes."""
-        return self.nodes.measurement
+    def op_latency(self) -> list[OpLatencyRow]:
+        if self.executed is None:
+            return []
+        return node_rows(self.latencies, self.executed.graph, self.measurement.profiled_warmup)
 
     @property
     def lacks(self) -> Sequence[str]:
@@ -53,17 +61,17 @@ class MeasuredProfile:
     @property
     def executed_graph(self) -> bytes | None:
         """The file of the graph that ran; None where it is lost."""
-        return self.nodes.executed.content if self.nodes.executed else None
+        return self.executed.content if self.executed else None
 
     @property
     def notes(self) -> list[str]:
         """Notes on what limits the figures: the host first, and causes of single slow runs last."""
-        of_latency = latency_notes(self.latency_summary, self.nodes.latencies, self.measurement.more)
+        of_latency = latency_notes(self.latency_summary, self.latencies, self.measurement.more)
         return [*self.busy, *self.lacks, *of_latency, *self.observer.notes, *self.layers.notes, *self.worst]
 
     def tables(self) -> Iterator[tuple[str, Iterable[Mapping[str, object]], Sequence[str]]]:
         """Yield each table of rows but run_latency, on its clock: the name, the rows, and what the rows lack."""
-        if rows := self.nodes.rows:
+        if rows := self.op_latency:
             yield "op_latency", rows, self.lacks
         yield "session_latency", session_rows(self.measurement), ()
         yield "provider_layers", self.layers.rows, ()
@@ -114,16 +122,34 @@ def measured_profile(
         measurement = conclude(ended, runs)
         measurement = with_more_sessions(measurement, plan, budget, setup.session_count, new_bar)
         release()
-        nodes = profiled_nodes(measurement, model.dimensions)
+        measurement, executed, latencies = _profiled_nodes(measurement, model.dimensions)
     threads = measurement.settings.threads
-    disturbed, worst = observer.disturbances(observed_runs(nodes.measurement))
+    disturbed, worst = observer.disturbances(observed_runs(measurement))
     return MeasuredProfile(
-        nodes,
+        measurement,
+        executed,
+        latencies,
         provider_layers(measurement.trace_file.parent, plan.feeds, measurement.settings, model.graph),
         observer,
-        latency_figures(nodes.measurement, nodes.latencies),
+        latency_figures(measurement, latencies),
         observer.counters(measurement.observed_count),
         observer.other_work.notes(threads) or (whole.notes(threads) if plan.is_alone else []),
         disturbed,
         worst,
     )
+
+
+def _profiled_nodes(
+    measurement: Measurement, dimensions: Mapping[str, int]
+) -> tuple[Measurement, SavedGraph | None, Sequence[NodeLatency]]:
+    """Return the executed graph and its nodes; an error about them is the measurement's failure, and its runs stay."""
+    executed, trace = None, measurement.trace
+    if not trace.nodes:
+        return measurement, None, ()  # the trace was lost
+    folder = measurement.trace_file.parent
+    try:
+        executed = saved_graph(folder / "executed.onnx", trace.op_types, dimensions)
+        measurement = measurement.renamed(executed.bodies)
+        return measurement, executed, correct(measurement, operand_counts(executed.graph), folder)
+    except PipelineError as error:
+        return measurement.failed(error), executed, ()

@@ -13,7 +13,7 @@ from common.attribution.ownership import owners
 from common.comparison.alignment import Executed
 from common.comparison.measured import MeasuredSide
 from common.latency.dependence import Samples
-from common.measurements.profiled_nodes import executed_by
+from common.onnx_graph.executed import saved_graph
 from common.onnx_graph.load import LoadedModel
 from common.profiling.runs.loop import Budget, Progress, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude
@@ -106,7 +106,8 @@ def _in_turn(
 
 
 def _executed_in(measurement: Measurement, model: LoadedModel) -> ExecutedModel:
-    saved = executed_by(measurement, model.dimensions)
+    executed = measurement.trace_file.parent / "executed.onnx"
+    saved = saved_graph(executed, measurement.trace.op_types, model.dimensions)
     attribution = owners(model.graph, saved.graph)
     sources = {node.name: attribution.sources.get(node.name, ()) for node in saved.graph.nodes}
     op_types = {node.name: node.op_type for node in saved.graph.nodes}

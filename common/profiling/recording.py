@@ -9,6 +9,7 @@ after it (slow as in :mod:`common.latency.slow_runs`).
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +24,9 @@ from common.latency.profiled_runs import figures_without_own_runs
 from common.latency.slow_runs import leading_slow_runs
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import NodeLatency, node_latency, traced_input_counts
-from common.profiling.trace.events import RUNTIME_CUT
-from common.profiling.trace.names import model_names
+from common.profiling.trace.events import RUNTIME_CUT, read_events
 from common.profiling.trace.nesting import Bodies
-from common.profiling.trace.reader import Trace, keep_runs, read_complete_runs
+from common.profiling.trace.reader import Trace, collect, keep_runs
 from common.profiling.trace.utilization import run_utilization
 from common.table_rows import LatencySummaryDocument
 
@@ -37,6 +37,8 @@ ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")
 # The blocked layout of ONNX Runtime fills up the channels of what a node writes: how the names of such nodes end, and
 # the most channels of a block (MlasNchwcGetBlockSize).
 BLOCKED, BLOCK = "_nchwc", 16
+_SUFFIX = re.compile(r"_(nchwc|bn|mul|nhwc|token_\d+|fused|quant)$")
+_FUSION = re.compile(r"/\w+Fusion/?$")
 EMPTY = (
     "a trace does not contain these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
     "run_disturbances, hardware_counters"
@@ -86,7 +88,7 @@ def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
     ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
     """
     try:
-        trace = read_complete_runs(path, bodies)
+        trace = collect(read_events(path), bodies)
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", "give a trace of ONNX Runtime") from error
     if trace.cut and trace.cut != RUNTIME_CUT:
@@ -235,6 +237,23 @@ def _written_contractions(model: Graph, executed: Graph, trace: Trace) -> Iterat
                 if is_filled and bound[1] <= written[1] < bound[1] + BLOCK:
                     written[1] = bound[1]
                 yield known, bound, written
+
+
+def model_names(traced: str) -> tuple[str, ...]:
+    """Return the names of the model that a traced name may denote, the longest first.
+
+    The runtime names what it fuses or moves to another layout after a node or a tensor of the model:
+    ``<tensor>[_bn|_mul]_nchwc``, ``<node>_token_<number>``, ``<node>/<name of the fusion>``, ``fused <node>``,
+    ``Inserted…Cast_<tensor>``. A node that it inserted between two others has no name of the model.
+    """
+    return tuple(dict.fromkeys(_readings(traced.removeprefix("fused "))))
+
+
+def _readings(name: str) -> Iterator[str]:
+    yield name
+    for pattern in (_SUFFIX, _FUSION):
+        if (shorter := pattern.sub("", name)) not in ("", name):
+            yield from _readings(shorter)
 
 
 def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[Any]]]:

@@ -20,7 +20,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from common.artifacts.journal import STAGING
-from common.measurements import profiled_nodes
+from common.measurements import measured_profile
 from common.messages.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
 from common.profiling.runs import more_sessions
@@ -310,7 +310,7 @@ def test_a_failure_after_the_runs_keeps_the_runs(tmp_path, monkeypatch):
     def fails(*_):
         raise PipelineError("a calibration model", "is refused")
 
-    monkeypatch.setattr(profiled_nodes, "correct", fails)
+    monkeypatch.setattr(measured_profile, "correct", fails)
     with pytest.raises(PipelineError, match=r"a calibration model: is refused; what was measured is in .*/incomplete"):
         profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock", "incomplete"}

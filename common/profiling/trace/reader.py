@@ -131,28 +131,12 @@ def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = Fals
     try:
         if not partial and was_cut_by_runtime(path):
             raise _cut_by_runtime(path)
-        trace = read_complete_runs(path, bodies)
+        trace = collect(read_events(path), bodies)
     except OSError as error:
         raise _incomplete(path, str(error)) from error
     if not trace.cut or (partial and trace.run_count):
         return trace
     raise _cut_by_runtime(path) if was_cut_by_runtime(path) else _incomplete(path, trace.cut)
-
-
-def read_complete_runs(path: Path, bodies: Bodies | None = None) -> Trace:
-    """Read the complete runs of a trace, of which there may be none; ``cut`` says why it ends early.
-
-    Raises:
-        PipelineError: the file is no trace of ONNX Runtime.
-        OSError: it cannot be read.
-    """
-    reader, cut = _Reader(bodies), ""
-    try:
-        for event in read_events(path):
-            reader.add(event)
-    except TraceCutError as error:
-        cut = str(error)
-    return replace(reader.trace(), cut=cut)
 
 
 def _incomplete(path: Path, reason: str) -> PipelineError:
@@ -169,11 +153,17 @@ def _cut_by_runtime(path: Path) -> PipelineError:
 
 
 def collect(events: Iterable[Event], bodies: Bodies | None = None) -> Trace:
-    """Collect a trace from its events; events after the last complete run are dropped."""
-    reader = _Reader(bodies)
-    for event in events:
-        reader.add(event)
-    return reader.trace()
+    """Collect the complete runs of a trace from its events; there may be none, and ``cut`` says why they end early.
+
+    ``bodies`` are as in :func:`read_trace`. Events after the last complete run are dropped.
+    """
+    reader, cut = _Reader(bodies), ""
+    try:
+        for event in events:
+            reader.add(event)
+    except TraceCutError as error:
+        cut = str(error)
+    return replace(reader.trace(), cut=cut)
 
 
 class _Reader:
