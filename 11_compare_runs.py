@@ -51,7 +51,7 @@ from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side, unknown_sessions
 from common.messages.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
-from common.profiling.trace.node_runs import recorded_node_runs
+from common.profiling.trace.timeline import recorded_node_runs
 from common.table_rows import ComparisonRow
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report

@@ -36,7 +36,7 @@ from common.history.record import Revision, record_of, revision_of
 from common.history.store import RecordFile
 from common.messages.errors import CommandLineError, UpstreamError
 from common.onnx_graph.reading.naming import traced_bodies
-from common.profiling.trace.node_runs import recorded_node_runs
+from common.profiling.trace.timeline import recorded_node_runs
 from common.view.comparison.history_tables import commit_name
 
 

@@ -692,9 +692,9 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
     common/process/interrupts.py common/process/native_output.py common/process/startup.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
     common/view/node_labels.py common/view/tables.py common/view/text.py
 
@@ -762,8 +762,8 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
+    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -109,13 +110,12 @@ def warm_up(profile: LayerProfile, given: int | None) -> int:
     return leading_slow_runs(profile.run_us) if given is None else given
 
 
-def limits(profile: LayerProfile, warmup: int) -> list[str]:
-    notes = [NO_PERCENTILES, NOT_CORRECTED]
+def limits(profile: LayerProfile, warmup: int) -> Iterator[str]:
+    yield from (NO_PERCENTILES, NOT_CORRECTED)
     if warmup:
-        notes.append(f"the first {warmup} of {profile.run_count} runs count as warm-up")
+        yield f"the first {warmup} of {profile.run_count} runs count as warm-up"
     if profile.layers and not profile.layers[0].run_us:
         figure = "mean" if profile.layers[0].median_us is None else "median and one mean"
-        notes.append(ONE_FIGURE.format(figure=figure))
+        yield ONE_FIGURE.format(figure=figure)
     if profile.run_count is None:
-        notes.append("the profile does not say how many runs its means are over")
-    return notes
+        yield "the profile does not say how many runs its means are over"

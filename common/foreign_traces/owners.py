@@ -8,7 +8,7 @@ runs last. A node that follows no layer goes with the first layer that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
     shared = [name for name in contractions if name not in known and owner.get(name) in with_others]
     by_name = {node for layer in profile.layers for node in names.nodes((*layer.sources, *layer.ends_with))}
     between = [name for name in contractions if name in named and name not in by_name]
-    return Ownership(owner, served, matched, [*_between(between), *_shared(shared), *_nameless(profile.layers, owner)])
+    return Ownership(owner, served, matched, [*_notes(between, shared, profile.layers, owner)])
 
 
 def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str]) -> dict[str, str]:
@@ -86,34 +86,23 @@ def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str])
     return owner
 
 
-def _between(unnamed: Sequence[str]) -> list[str]:
-    if not unnamed:
-        return []
-    verb = "contraction matches" if len(unnamed) == 1 else "contractions match"
-    problem = f"{len(unnamed)} {verb} only by being before the last node of a subgraph"
-    remedy = (
-        "the profile names no others of it, so a model with more nodes there matches as well; give <executed_graph>"
-    )
-    return [f"{problem} ({listed(unnamed, MOST_NAMED)}): {remedy}"]
-
-
-def _shared(unnamed: Sequence[str]) -> list[str]:
-    if not unnamed:
-        return []
-    problem = f"no layer names {len(unnamed)} contractions, whose work counts for a layer that has others"
-    return [f"{problem}: {listed(unnamed, MOST_NAMED)}"]
-
-
-def _nameless(layers: Sequence[Layer], owner: Owners) -> list[str]:
+def _notes(between: Sequence[str], shared: Sequence[str], layers: Sequence[Layer], owner: Owners) -> Iterator[str]:
+    if between:
+        verb = "contraction matches" if len(between) == 1 else "contractions match"
+        problem = f"{len(between)} {verb} only by being before the last node of a subgraph"
+        remedy = "the profile names no others of it, so a model with more nodes there matches as well"
+        yield f"{problem} ({listed(between, MOST_NAMED)}): {remedy}; give <executed_graph>"
+    if shared:
+        problem = f"no layer names {len(shared)} contractions, whose work counts for a layer that has others"
+        yield f"{problem}: {listed(shared, MOST_NAMED)}"
     with_nodes = {*owner.values()}
     times = {layer.name: usual_us(layer) for layer in layers}
     nameless = [layer.name for layer in layers if layer.name not in with_nodes and not layer.serves]
     share = sum(times[name] for name in nameless) / (sum(times.values()) or 1.0)
-    if share < LEAST_NAMELESS_SHARE:
-        return []
-    slowest = sorted(nameless, key=lambda name: -times[name])
-    problem = f"{share:.1%} of the time is in layers that name no node of the model"
-    return [f"{problem}, and counts beside the layers that follow them: {listed(slowest, MOST_NAMED)}"]
+    if share >= LEAST_NAMELESS_SHARE:
+        slowest = sorted(nameless, key=lambda name: -times[name])
+        problem = f"{share:.1%} of the time is in layers that name no node of the model"
+        yield f"{problem}, and counts beside the layers that follow them: {listed(slowest, MOST_NAMED)}"
 
 
 def _require_shapes(path: Path, graph: Graph, profile: LayerProfile) -> None:

@@ -12,8 +12,7 @@ from common.onnx_graph.executed import SavedGraph, saved_graph
 from common.onnx_graph.load import LoadedModel
 from common.onnx_graph.reading.side_files import require_unchanged
 from common.profiling.correction import NodeLatency, correct, operand_counts
-from common.profiling.figures import latency_figures, node_rows
-from common.profiling.latency_notes import latency_notes
+from common.profiling.figures import latency_figures, latency_notes, node_rows
 from common.profiling.provider_layers import ProviderLayers, provider_layers
 from common.profiling.runs.loop import Budget, ColdStart, Progress, SessionPlan
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs

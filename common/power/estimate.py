@@ -229,22 +229,26 @@ def energy_notes(
     power: KnownPower,
     static_power: BoundedValue | None,
     host: Host,
-) -> list[str]:
-    """Return one line, with a remedy, for each limit on the trust in the energy; ``names`` are those of its nodes."""
-    lines = [*_unknown_work(energy, names, model), *_power_notes(power, static_power)]
+) -> Iterator[str]:
+    """Yield one line, with a remedy, for each limit on the trust in the energy; ``names`` are those of its nodes."""
+    if energy.unknown:
+        shown = listed([names[position] for position in energy.unknown], MOST_NAMED)
+        taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
+        remedy = f"says what is unknown of each; <energy_model> takes number formats that {model.name} lacks"
+        yield f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; <op_metrics> {remedy}"
+    yield from _power_notes(power, static_power)
     if not host.last_level_cache_bytes:
-        lines.append(
+        yield (
             "energy: the size of the last-level cache is unknown, so all bytes count as DRAM traffic; "
             "run <host_ceilings>"
         )
     low, high = energy.expected_closure
     if power.average and energy.is_divided and not low <= energy.division.closure_factor <= high:
-        lines.append(
+        yield (
             f"energy: closure factor {energy.division.closure_factor:.3g} is outside {low:.2g} to {high:.2g}, "
             f"the range of {model.name}; power and model describe different parts of the machine; check the power, "
             "<static_power_w> and <energy_model>"
         )
-    return lines
 
 
 def _power_notes(power: KnownPower, static_power: BoundedValue | None) -> Iterator[str]:
@@ -264,12 +268,3 @@ def _power_notes(power: KnownPower, static_power: BoundedValue | None) -> Iterat
             f"energy: static power is modelled, {static_power.likely:.3g} W; its error counts as dynamic energy; "
             "measure the idle host and give <static_power_w>"
         )
-
-
-def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -> list[str]:
-    if not energy.unknown:
-        return []
-    shown = listed([names[position] for position in energy.unknown], MOST_NAMED)
-    taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
-    remedy = f"<op_metrics> says what is unknown of each; <energy_model> takes number formats that {model.name} lacks"
-    return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; {remedy}"]

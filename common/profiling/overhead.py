@@ -91,14 +91,13 @@ class Chain:
 
 def chains(kind: OverheadClass) -> tuple[Chain, ...]:
     """Return two operators of the class of up to 50 µs; those of the pool class are large enough to be shared."""
-    count = min(kind.input_count, MOST_POOL_OPERANDS) if kind.uses_thread_pool else kind.input_count
+    operands = max(kind.input_count, 1)
     if not kind.uses_thread_pool:
-        op_type = "Relu" if count <= 1 else "Sum"
-        operands = max(count, 1)
+        op_type = "Relu" if operands == 1 else "Sum"
         return tuple(Chain(op_type, ((1, 4, 4, width),) * operands) for width in (4, max(4096 // operands, 1)))
-    if count <= 1:
+    if operands == 1:
         return Chain("Softmax", ((64, 512),)), Chain("Erf", ((1, 65536),))
-    if count == 2:
+    if operands == 2:
         return Chain("MatMul", ((96, 96), (96, 96))), Chain("MatMul", ((128, 128), (128, 128)))
     return Chain("Gemm", ((96, 96), (96, 96), (96,))), Chain("LayerNormalization", ((128, 768), (768,), (768,)))
 

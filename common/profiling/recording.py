@@ -127,7 +127,7 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
         _threads(trace, threads),
         max(providers, key=lambda name: providers[name]),
         tuple(lacks),
-        _notes(trace, warmup, providers),
+        tuple(_notes(trace, warmup, providers)),
     )
 
 
@@ -158,24 +158,22 @@ def _time_by_provider(trace: Trace) -> Mapping[str, float]:
     return times
 
 
-def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[str, ...]:
-    notes = [NO_PERCENTILES, NOT_CORRECTED, EMPTY]
-    notes.append(f"the first {warmup} of {trace.run_count} runs count as warm-up")
+def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> Iterator[str]:
+    yield from (NO_PERCENTILES, NOT_CORRECTED, EMPTY)
+    yield f"the first {warmup} of {trace.run_count} runs count as warm-up"
     if not warmup and trace.run_count == 1:
-        notes.append("the trace has one run only, which is a cold one")
+        yield "the trace has one run only, which is a cold one"
     if not any(node.output_shapes for node in trace.nodes.values()):
-        notes.append("the trace has no shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown")
+        yield "the trace has no shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown"
     asynchronous = [name for name in providers if name.startswith(ASYNCHRONOUS)]
     if asynchronous:
-        notes.append(
-            f"{', '.join(sorted(asynchronous))} computes after a node returned: a node's time is that of starting it"
-        )
+        names = ", ".join(sorted(asynchronous))
+        yield f"{names} computes after a node returned: a node's time is that of starting it"
     if len(providers) > 1:
-        notes.append(f"several providers ran nodes: {', '.join(sorted(providers))}")
+        yield f"several providers ran nodes: {', '.join(sorted(providers))}"
     kernel_us = sum(sum(node.run_us) for node in trace.nodes.values())
     if kernel_us > sum(trace.run_duration_us) + trace.event_count:  # each time is cut to whole microseconds
-        notes.append("the nodes take longer than the runs: several ran at once, so their times do not add up to a run")
-    return tuple(notes)
+        yield "the nodes take longer than the runs: several ran at once, so their times do not add up to a run"
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -179,7 +179,7 @@ def conclude(ended: EndedSession, runs: Runs) -> Measurement:
         cold=runs.cold,
         settings=ended.settings,
         failure=runs.failure or lost,
-        lacks=_lacks(recorded, kept, runs.profiled.count),
+        lacks=tuple(_lacks(recorded, kept, runs.profiled.count)),
         is_alternating=runs.profiled_warmup is None,
     )
 
@@ -192,14 +192,12 @@ def _read(trace_file: Path) -> tuple[Trace, str]:
         return Trace({}, 0, 0), str(error)
 
 
-def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str, ...]:
-    lacks = []
+def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> Iterator[str]:
     if 0 < trace.run_count < profiled_count:
-        lacks.append(f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?")
+        yield f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?"
     spoiled = [str(index) for index, is_kept in enumerate(kept[:profiled_count]) if not is_kept]
     if spoiled:
-        lacks.append(f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes")
-    return tuple(lacks)
+        yield f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes"
 
 
 def require_provider(trace: Trace, provider: str) -> None:

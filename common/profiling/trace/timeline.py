@@ -1,4 +1,4 @@
-"""Align the trace's clock with the caller's: which runs the trace times reliably, and when each node ran.
+"""Align the trace's clock with the caller's: which runs the trace times reliably, when and how long each node ran.
 
 The runtime stamps its events with the wall clock, which is set now and then (by NTP, or after a suspend). The caller
 takes the time before and after each run on a clock that never jumps. Both clocks have the same rate, so one offset
@@ -9,16 +9,22 @@ between them. A run that fits the offsets on both sides of a jump may contain th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from common.latency.dependence import Samples
 from common.latency.run import NodeSpan
 from common.profiling.trace.events import events_by_run
 from common.profiling.trace.nesting import Bodies, Span, is_node_event, nest
-from common.profiling.trace.reader import Trace, read_trace
+from common.profiling.trace.reader import Trace, keep_runs, read_trace
+from common.table_rows import OpLatencyRow, RunLatencyRow
 
 JUMP_US = 100.0  # clocks are set by more than this; less is a difference in rate
+Content = TypeVar("Content")
 RunClock = tuple[float, float]  # start in s on time.perf_counter, latency in µs
 
 
@@ -122,3 +128,47 @@ def spans_of_runs(
 ) -> dict[int, tuple[NodeSpan, ...]]:
     """Return what :func:`run_timelines` does, from the file alone; errors are those of :func:`read_trace`."""
     return run_timelines(trace_file, read_trace(trace_file, bodies, partial=True), clocks, wanted, bodies)
+
+
+def node_runs(
+    trace_file: Path, clocks: Sequence[RunClock], warmup: int, bodies: Bodies, corrections_us: Mapping[str, float]
+) -> dict[str, Samples]:
+    """Return the times in µs of every node, run by run, without the warm-up and less what profiling adds.
+
+    Args:
+        warmup: how many of them are not counted.
+        bodies: as in :func:`read_trace`, whose errors are those here.
+        corrections_us: the profiler's own cost in each node.
+    """
+    trace = read_trace(trace_file, bodies, partial=True)
+    sound = sound_runs(trace, clocks)
+    kept = keep_runs(trace, [is_sound and run >= warmup for run, is_sound in enumerate(sound)])
+    return {
+        name: np.maximum(np.array(node.run_us) - corrections_us.get(name, 0.0), 0.0)
+        for name, node in kept.nodes.items()
+    }
+
+
+class ProfiledFolder(Protocol):
+    def has(self, name: str) -> bool: ...
+
+    def rows_by_name(self, name: str) -> list[Any]: ...
+
+    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content: ...
+
+
+def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodies]) -> dict[str, Samples]:
+    """Return the times in µs of every node of a recorded profile; none where it has no trace of ONNX Runtime.
+
+    ``bodies_of`` reads the bodies of an executed graph, as :func:`node_runs` needs them; errors are those there.
+    """
+    if not all(folder.has(name) for name in ("ort_trace", "executed_graph", "op_latency")):
+        return {}
+    runs: list[RunLatencyRow] = folder.rows_by_name("run_latency")
+    nodes: list[OpLatencyRow] = folder.rows_by_name("op_latency")
+    bodies = folder.foreign("executed_graph", bodies_of)
+    profiled = [row for row in runs if row["is_profiled"]]
+    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+    warmup = sum(row["is_warmup"] for row in profiled)
+    corrections_us = {row["executed_node"]: row["correction_us"] or 0.0 for row in nodes}
+    return folder.foreign("ort_trace", lambda trace: node_runs(trace, clocks, warmup, bodies, corrections_us))

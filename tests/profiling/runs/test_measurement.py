@@ -12,7 +12,7 @@ from common.graphs.graph import Tensor
 from common.latency.recorder import Recorder
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import correct, node_latency
-from common.profiling.latency_notes import latency_notes
+from common.profiling.figures import latency_notes
 from common.profiling.overhead import OverheadClass, build, chains
 from common.profiling.runs.loop import (
     RUNTIME_EVENT_LIMIT,
