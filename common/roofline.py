@@ -85,16 +85,17 @@ def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memo
     figures: Mapping[str, object] = measured  # the names of the peaks are data
     peaks = {name: figures[key] for name, key in MEASURED_PEAKS.items()}
     known = {name: float(peak) for name, peak in peaks.items() if isinstance(peak, int | float)}
-    differences = (
-        *(measured["peak_halves_difference_share"], measured["int8_halves_difference_share"] or 0.0),
-        *(measured["memory_halves_difference_share"], measured["lost_to_threads_share"]),
-    )
+    differences = [0.0]
+    if not measured["stable"]:
+        of_int8 = measured["int8_halves_difference_share"] or 0.0
+        differences += [measured["peak_halves_difference_share"], of_int8]
+        differences += [measured["memory_halves_difference_share"], measured["lost_to_threads_share"]]
     return Roofs(
         memory_bytes_per_s or measured["memory_bytes_per_s"],
         {GIVEN: peak_flop_per_s} if peak_flop_per_s else known,
         is_stable=measured["stable"],
         last_level_cache_bytes=measured["last_level_cache_bytes"] or math.inf,
-        shortfall_share=0.0 if measured["stable"] else max(differences),
+        shortfall_share=max(differences),
     )
 
 
