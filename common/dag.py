@@ -27,17 +27,11 @@ REMEDY = "rerun <op_roofline>"
 
 @dataclass(frozen=True)
 class Dag:
-    """Nodes with their latency, in execution order, and the dependences between them.
+    """Nodes with their latency, in execution order, and the dependences between them."""
 
-    Attributes:
-        latency_ps: latency of every node, in execution order.
-        graph: the same nodes, an edge from each producer to each of its consumers.
-        order: the nodes, every producer before its consumers.
-    """
-
-    latency_ps: Mapping[str, int]
-    graph: nx.DiGraph[str]
-    order: tuple[str, ...]
+    latency_ps: Mapping[str, int]  # latency of every node, in execution order
+    graph: nx.DiGraph[str]  # the same nodes, an edge from each producer to each of its consumers
+    order: tuple[str, ...]  # the nodes, every producer before its consumers
 
     @cached_property
     def position(self) -> dict[str, int]:

@@ -49,20 +49,15 @@ def number_format(op_type: str, dtype: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats.
-
-    Attributes:
-        is_stable: whether the parts of their measurement agree; if not, no shares of the roofs are stated.
-        shortfall_share: by which each may be too low where they are not stable: the largest difference of the parts.
-        is_of_profile: whether they are roofs of the device that the profile is about; other roofs judge no node.
-        last_level_cache_bytes: infinite if it is unknown.
-    """
+    """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats."""
 
     memory_bytes_per_s: float
     peaks_flop_per_s: Mapping[str, float]
-    is_stable: bool = True
+    is_stable: bool = True  # whether the parts of their measurement agree; if not, no shares of the roofs are stated
+    # Whether they are roofs of the device that the profile is about; other roofs judge no node
     is_of_profile: bool = True
-    last_level_cache_bytes: float = math.inf
+    last_level_cache_bytes: float = math.inf  # infinite if it is unknown
+    # By which each may be too low where they are not stable: the largest difference of the parts
     shortfall_share: float = 0.0
 
     def roof(self, op_type: str, dtype: str) -> str:

@@ -65,17 +65,12 @@ HEADER = ("array", "sums leave", "tile", "steps", "Verilog", "more", "of steps")
 
 @dataclass(frozen=True, slots=True)
 class TileRun:
-    """A tile of a layer on an array: its layer, and its operands as random numbers.
-
-    Attributes:
-        image: input elements, by channel, row and column.
-        weights: by output channel, input channel, row and column of the window.
-    """
+    """A tile of a layer on an array: its layer, and its operands as random numbers."""
 
     design: Design
     nest: LoopNest
-    image: Matrix
-    weights: Matrix
+    image: Matrix  # input elements, by channel, row and column
+    weights: Matrix  # by output channel, input channel, row and column of the window
 
     @classmethod
     def drawn(cls, design: Design, nest: LoopNest, seed: int = 0) -> TileRun:

@@ -46,19 +46,12 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variances of ln(published / model): between families, for a further one, and within them.
+    """Variances of ln(published / model): between families, for a further one, and within them."""
 
-    Attributes:
-        mean: of the families' means.
-        median: of the families' medians, without the referees'.
-        family_sd: between families; the uncertainty of their mean counts as well.
-        design_sd: within families.
-    """
-
-    mean: float
-    median: float
-    family_sd: float
-    design_sd: float
+    mean: float  # of the families' means
+    median: float  # of the families' medians, without the referees'
+    family_sd: float  # between families; the uncertainty of their mean counts as well
+    design_sd: float  # within families
     family_count: int
 
     def reach(self, tail: float = TAIL) -> float:

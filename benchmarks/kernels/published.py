@@ -15,55 +15,35 @@ OPENED = ("datasheet", "vendor", "published")  # trust marks of figures that wer
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """One array or engine as published.
+    """One array or engine as published."""
 
-    Attributes:
-        family: whose it is; designs of one family share their generator or their authors.
-        board: a file of configs/boards, or empty where ``channels`` have ``channel_bytes_per_s`` of their own.
-        size: rows, columns, products per element.
-        macs_per_dsp: products of one DSP per cycle, where it is not the board's rate.
-        has_logic_multipliers: whether a part of its multipliers are LUTs.
-        has_elements: whether each element has buffers and a network of its own, as in a systolic array.
-        count: equal arrays of this size.
-        clock_mhz: the clock that was reached; None where none is published with the figures.
-        layer: the product or convolution; None where only resources are published.
-        time_us: of the layer; None where only resources are published.
-        resources: published amounts by the names of ``Resources``.
-        is_referee: whether it took no part in the likely amounts of the model, and judges them.
-    """
-
-    family: str
+    family: str  # whose it is; designs of one family share their generator or their authors
     name: str
-    board: str
+    board: str  # a file of configs/boards, or empty where ``channels`` have ``channel_bytes_per_s`` of their own
     precision: str
-    size: tuple[int, int, int]
-    macs_per_dsp: float | None
-    has_logic_multipliers: bool
-    has_elements: bool
-    count: int
+    size: tuple[int, int, int]  # rows, columns, products per element
+    macs_per_dsp: float | None  # products of one DSP per cycle, where it is not the board's rate
+    has_logic_multipliers: bool  # whether a part of its multipliers are LUTs
+    has_elements: bool  # whether each element has buffers and a network of its own, as in a systolic array
+    count: int  # equal arrays of this size
     channels: int
     channel_bytes_per_s: float
-    clock_mhz: float | None
-    layer: Matmul | Convolution | None
-    time_us: float | None
-    resources: Mapping[str, float]
-    is_referee: bool
+    clock_mhz: float | None  # the clock that was reached; None where none is published with the figures
+    layer: Matmul | Convolution | None  # the product or convolution; None where only resources are published
+    time_us: float | None  # of the layer; None where only resources are published
+    resources: Mapping[str, float]  # published amounts by the names of ``Resources``
+    is_referee: bool  # whether it took no part in the likely amounts of the model, and judges them
     source: str
     trust: str
 
 
 @dataclass(frozen=True, slots=True)
 class GenericFigures:
-    """Times of whole networks on one array that was built for none of them, in µs of one image.
-
-    Attributes:
-        is_convolutions_only: whether the processor computes the fully connected layers, outside the times.
-        time_us: by network.
-    """
+    """Times of whole networks on one array that was built for none of them, in µs of one image."""
 
     design: Design
-    is_convolutions_only: bool
-    time_us: Mapping[str, float]
+    is_convolutions_only: bool  # whether the processor computes the fully connected layers, outside the times
+    time_us: Mapping[str, float]  # by network
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +59,11 @@ class NetworkFigures:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Frames per second of a board that is full of equal engines, by network.
+    """Frames per second of a board that is full of equal engines, by network."""
 
-    Attributes:
-        board: a file of configs/boards.
-        engines: their vendor's name.
-        file: of configs/engines; empty where there is none.
-    """
-
-    board: str
-    engines: str
-    file: str
+    board: str  # a file of configs/boards
+    engines: str  # their vendor's name
+    file: str  # of configs/engines; empty where there is none
     count: int
     clock_mhz: float
     frames_per_s: Mapping[str, float]

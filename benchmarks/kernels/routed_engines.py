@@ -175,20 +175,14 @@ def fit(measured: Sequence[MeasuredEngine]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """Clocks that closed: log-normal around the mean of a family, less a part for each column, with one scatter.
+    """Clocks that closed: log-normal around the mean of a family, less a part for each column, with one scatter."""
 
-    Attributes:
-        families: that have a clock.
-        coefficients: logarithm of the clock of a family at :data:`CLOCK_COLUMNS`, in their order, and that of a column.
-        spread: of the coefficients, for a scatter of one.
-        freedom: engines less coefficients.
-    """
-
-    families: tuple[str, ...]
+    families: tuple[str, ...]  # that have a clock
+    # Logarithm of the clock of a family at :data:`CLOCK_COLUMNS`, in their order, and that of a column
     coefficients: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    spread: NDArray[np.float64]  # of the coefficients, for a scatter of one
     scatter: float
-    freedom: int
+    freedom: int  # engines less coefficients
 
     @classmethod
     def of(cls, measured: Iterable[MeasuredEngine]) -> ClockFit | None:

@@ -269,16 +269,11 @@ def sample_of(network: EngineNetwork, seed: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """A simulated network.
-
-    Attributes:
-        is_equal: whether all tensors have the integers of numpy, and nearly those of ONNX Runtime.
-        is_near: whether planned cycles are near, in total and for each call.
-    """
+    """A simulated network."""
 
     run: EngineRun
-    is_equal: bool
-    is_near: bool
+    is_equal: bool  # whether all tensors have the integers of numpy, and nearly those of ONNX Runtime
+    is_near: bool  # whether planned cycles are near, in total and for each call
 
     @property
     def exit_code(self) -> int:

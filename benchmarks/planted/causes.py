@@ -17,24 +17,15 @@ Build = Callable[..., onnx.ModelProto]
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """A model with a cause, and the same model without it.
+    """A model with a cause, and the same model without it."""
 
-    Attributes:
-        rule: that should find the cause first.
-        build: returns the model; ``mended=True`` its twin.
-        optimization: level at which both are measured.
-        threads: with which both are measured.
-        sizes: of unbound dimensions of the model with the cause.
-        returns_the_same: whether both models return the same; a remedy of the design returns something else.
-    """
-
-    rule: str
+    rule: str  # that should find the cause first
     name: str
-    build: Build
-    optimization: str = "all"
-    threads: int = 1
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    returns_the_same: bool = True
+    build: Build  # returns the model; ``mended=True`` its twin
+    optimization: str = "all"  # level at which both are measured
+    threads: int = 1  # with which both are measured
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of unbound dimensions of the model with the cause
+    returns_the_same: bool = True  # whether both models return the same; a remedy of the design returns something else
 
 
 PLAIN, BASIC = "disable", "basic"  # levels of optimization that leave apart what is planted

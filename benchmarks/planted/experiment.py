@@ -30,21 +30,14 @@ WARMUP, SEED = 10, 0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How models are measured.
-
-    Attributes:
-        ceilings: flags of 03: given ceilings, or the file of measured ones.
-        rules: the file of the rules.
-        of_host: rules that are about the host during the runs, and about no model.
-        is_measured: whether the measurements are there, and only 03 and 09 run again.
-    """
+    """How models are measured."""
 
     runs: int
     threads: int
-    ceilings: tuple[str, ...]
-    rules: Path
-    of_host: frozenset[str]
-    is_measured: bool
+    ceilings: tuple[str, ...]  # flags of 03: given ceilings, or the file of measured ones
+    rules: Path  # the file of the rules
+    of_host: frozenset[str]  # rules that are about the host during the runs, and about no model
+    is_measured: bool  # whether the measurements are there, and only 03 and 09 run again
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +62,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a planted cause.
+    """What became of a planted cause."""
 
-    Attributes:
-        rank: place of the rule among the findings, from 1; None where it found nothing.
-        first: the rule of the first finding.
-        found_by: the rule whose gain is predicted: of those that found the same nodes, the one with most to gain.
-        median_us: of the model with the cause.
-        is_busy: whether other work disturbed the pairs.
-    """
-
-    rank: int | None
-    first: str
-    found_by: str
+    rank: int | None  # place of the rule among the findings, from 1; None where it found nothing
+    first: str  # the rule of the first finding
+    found_by: str  # the rule whose gain is predicted: of those that found the same nodes, the one with most to gain
     is_near_miss: bool
     predicted: Gain
     measured: Gain
-    median_us: float
-    is_busy: bool
+    median_us: float  # of the model with the cause
+    is_busy: bool  # whether other work disturbed the pairs
 
     @property
     def is_inside(self) -> bool | None:

@@ -39,21 +39,13 @@ Row = Mapping[str, str]
 
 @dataclass
 class Tally:
-    """The verdicts on one kind of pairs.
+    """The verdicts on one kind of pairs."""
 
-    Attributes:
-        source: a source node that must be named as slower; empty for equal models.
-        touched: parts of names of the source nodes that the change may move as well.
-        named_count: pairs in which it was named.
-        alarms: what else was said to differ, by pair.
-        shares: measured change of the latency.
-    """
-
-    source: str
-    touched: tuple[str, ...] = ()
-    named_count: int = 0
-    alarms: list[set[str]] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
+    source: str  # a source node that must be named as slower; empty for equal models
+    touched: tuple[str, ...] = ()  # parts of names of the source nodes that the change may move as well
+    named_count: int = 0  # pairs in which it was named
+    alarms: list[set[str]] = field(default_factory=list)  # what else was said to differ, by pair
+    shares: list[float] = field(default_factory=list)  # measured change of the latency
     busy: int = 0
 
     def enter(self, rows: list[Row]) -> str:

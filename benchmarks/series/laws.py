@@ -52,19 +52,12 @@ NOISES: Mapping[str, Law] = {
 
 
 class Queue(NamedTuple):
-    """Requests of a queue in the order of their arrival.
+    """Requests of a queue in the order of their arrival."""
 
-    Attributes:
-        latencies: from arrival to answer.
-        service: time of each call.
-        gaps: between arrivals, one per request.
-        servers: calls that run at once.
-    """
-
-    latencies: Samples
-    service: Samples
-    gaps: Samples
-    servers: int
+    latencies: Samples  # from arrival to answer
+    service: Samples  # time of each call
+    gaps: Samples  # between arrivals, one per request
+    servers: int  # calls that run at once
 
     def first(self, count: int) -> Queue:
         """Return the first requests alone."""
@@ -82,17 +75,11 @@ class Queue(NamedTuple):
 
 
 class QueueLaw(NamedTuple):
-    """A queue that answers in the order of arrival.
+    """A queue that answers in the order of arrival."""
 
-    Attributes:
-        service: draws times of calls, of mean 1.
-        arrivals: draws gaps of mean 1.
-        servers: calls that run at once.
-    """
-
-    service: Law
-    arrivals: Law = lambda random, count: random.exponential(1.0, count)
-    servers: int = 1
+    service: Law  # draws times of calls, of mean 1
+    arrivals: Law = lambda random, count: random.exponential(1.0, count)  # draws gaps of mean 1
+    servers: int = 1  # calls that run at once
 
     def draw(self, load: float, random: Random, count: int) -> Queue:
         """Return requests of a queue whose servers are busy for this share of their time, after it has filled."""

@@ -25,23 +25,17 @@ MOST_NAMED = 5  # nodes that a note names
 
 @dataclass(frozen=True, slots=True)
 class CheckedNode:
-    """An executed node, with the MACs of its source nodes and its own.
-
-    Attributes:
-        source_macs: MACs of each contraction that is matched to it and whose MACs follow from the model's shapes.
-        executed_macs: MACs of its own operator with the shapes it ran with; None where the operator has no formula or a
-            shape is unknown.
-        padding: the channels that its layout adds to those of the source, in words; empty where it adds none.
-        open_count: contractions matched to it whose MACs depend on data.
-    """
+    """An executed node, with the MACs of its source nodes and its own."""
 
     name: str
+    # MACs of each contraction that is matched to it and whose MACs follow from the model's shapes
     source_macs: tuple[int, ...]
+    # MACs of its own operator with the shapes it ran with; None where the operator has no formula or a shape is unknown
     executed_macs: int | None
-    padding: str
+    padding: str  # the channels that its layout adds to those of the source, in words; empty where it adds none
     time_us: float
     has_other_sources: bool = False
-    open_count: int = 0
+    open_count: int = 0  # contractions matched to it whose MACs depend on data
 
     @property
     def contraction_count(self) -> int:

@@ -16,16 +16,11 @@ from common.table_rows import NodeMapRow, OpEdgesRow
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """The owner of every source node.
+    """The owner of every source node."""
 
-    Attributes:
-        matches: one per source node, in source order.
-        sources: source nodes of each executed node that has some, in source order.
-        layout_of: for each other executed node, the node whose layout it serves; empty where there is none.
-    """
-
-    matches: tuple[Match, ...]
-    sources: Mapping[str, tuple[str, ...]]
+    matches: tuple[Match, ...]  # one per source node, in source order
+    sources: Mapping[str, tuple[str, ...]]  # source nodes of each executed node that has some, in source order
+    # For each other executed node, the node whose layout it serves; empty where there is none
     layout_of: Mapping[str, str]
 
     @property

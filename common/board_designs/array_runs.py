@@ -58,23 +58,14 @@ class _Extents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NestRuns:
-    """The runs of a nest on an array, as arrays over the runs.
+    """The runs of a nest on an array, as arrays over the runs."""
 
-    Attributes:
-        pixels: outputs of a channel in a tile; it fits buffers with as many rows.
-        channels: output channels of a tile; it fits buffers with as many columns.
-        depth: products of a sum in a tile; it fits buffers as deep.
-        steps: cycles in which the array multiplies.
-        memory_bytes: read from the card's memory, and written to it.
-        energy_pj: of multiply-accumulates, memory and buffers.
-    """
-
-    pixels: npt.NDArray[np.int64]
-    channels: npt.NDArray[np.int64]
-    depth: npt.NDArray[np.int64]
-    steps: Numbers
-    memory_bytes: Numbers
-    energy_pj: Numbers
+    pixels: npt.NDArray[np.int64]  # outputs of a channel in a tile; it fits buffers with as many rows
+    channels: npt.NDArray[np.int64]  # output channels of a tile; it fits buffers with as many columns
+    depth: npt.NDArray[np.int64]  # products of a sum in a tile; it fits buffers as deep
+    steps: Numbers  # cycles in which the array multiplies
+    memory_bytes: Numbers  # read from the card's memory, and written to it
+    energy_pj: Numbers  # of multiply-accumulates, memory and buffers
 
     def fit(self, pixels: int, channels: int, depth: int) -> npt.NDArray[np.bool_]:
         """Return which runs fit the tile of some buffers."""

@@ -27,22 +27,14 @@ Progress = Callable[[float, float], None]
 
 @dataclass(frozen=True, slots=True)
 class BoardDesign:
-    """An array on a board, with its costs for a model.
-
-    Attributes:
-        array: with its resources, at its clock.
-        cycles: of all contractions, one after the other.
-        compute_cycles: those in which the array multiplies, of the same runs.
-        energy_pj: of the same runs, without what the card draws all the time.
-        board_share: largest share of a resource of the board's budget.
-    """
+    """An array on a board, with its costs for a model."""
 
     design: ArrayDesign
-    array: SystolicArray
-    cycles: float
-    compute_cycles: float
-    energy_pj: float
-    board_share: float
+    array: SystolicArray  # with its resources, at its clock
+    cycles: float  # of all contractions, one after the other
+    compute_cycles: float  # those in which the array multiplies, of the same runs
+    energy_pj: float  # of the same runs, without what the card draws all the time
+    board_share: float  # largest share of a resource of the board's budget
 
     @property
     def latency_us(self) -> float:

@@ -16,17 +16,11 @@ ELEMENT_WISE = ACTIVATIONS | ADDITIONS | ARITHMETIC
 
 @dataclass(frozen=True, slots=True)
 class ElementWiseChain:
-    """Element-wise nodes that one pass over their operands could compute.
+    """Element-wise nodes that one pass over their operands could compute."""
 
-    Attributes:
-        nodes: in execution order.
-        between_bytes: of the tensors between them, once.
-        merged_bytes: of constants that could be joined to another constant of the chain.
-    """
-
-    nodes: tuple[str, ...]
-    between_bytes: int
-    merged_bytes: int
+    nodes: tuple[str, ...]  # in execution order
+    between_bytes: int  # of the tensors between them, once
+    merged_bytes: int  # of constants that could be joined to another constant of the chain
     all_bytes: int
 
     @property

@@ -31,20 +31,14 @@ class ExecutedNode:
 
 @dataclass(frozen=True)
 class ExecutedGraph:
-    """The executed nodes with their figures, in execution order, and the tensors between them.
-
-    Attributes:
-        returning: nodes with a result that the model returns.
-        tensors: (producer, consumer, bytes) of each tensor between two nodes.
-        median_us: median of the unprofiled runs; None where no table has it.
-    """
+    """The executed nodes with their figures, in execution order, and the tensors between them."""
 
     nodes: Mapping[str, ExecutedNode]
     readers: Mapping[str, Sequence[str]]
     writers: Mapping[str, Sequence[str]]
-    returning: frozenset[str] = frozenset()
-    tensors: Sequence[tuple[str, str, int | None]] = ()
-    median_us: float | None = None
+    returning: frozenset[str] = frozenset()  # nodes with a result that the model returns
+    tensors: Sequence[tuple[str, str, int | None]] = ()  # (producer, consumer, bytes) of each tensor between two nodes
+    median_us: float | None = None  # median of the unprofiled runs; None where no table has it
     gap_us: float = 0.0
 
     @property

@@ -85,18 +85,13 @@ def what_ifs(graph: ExecutedGraph) -> WhatIfs:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found.
-
-    Attributes:
-        is_near_miss: whether it fulfils the rule only up to the second thresholds of its conditions.
-        also_found_by: other rules that found the same cause, with less to gain.
-    """
+    """What a rule found."""
 
     rule: Rule
     subject: RuleSubject
     gain: Gain
-    is_near_miss: bool = False
-    also_found_by: tuple[str, ...] = ()
+    is_near_miss: bool = False  # whether it fulfils the rule only up to the second thresholds of its conditions
+    also_found_by: tuple[str, ...] = ()  # other rules that found the same cause, with less to gain
 
 
 def run_bottlenecks(

@@ -88,17 +88,12 @@ DERIVED_FIGURES = {**OF_NODES, **OF_GROUPS, **OF_RUNS, **OF_NPUS}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A test of one figure.
-
-    Attributes:
-        against: words of is and is_not, or a number.
-        near: the number up to which a figure that fails is a near miss; None: there is no near miss.
-    """
+    """A test of one figure."""
 
     fact: str
     test: str
-    against: tuple[object, ...] | float
-    near: float | None = None
+    against: tuple[object, ...] | float  # words of is and is_not, or a number
+    near: float | None = None  # the number up to which a figure that fails is a near miss; None: there is no near miss
 
     @property
     def relaxed(self) -> Condition:
@@ -127,33 +122,24 @@ UNMEASURED = Constant(0.0, 1.0, 1.0, "No remedy of this rule was measured.", "as
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.
-
-    Attributes:
-        select: conditions on a node (for patterns, on the first node of the chain) that make it a subject.
-        when: conditions on a subject that make it a finding.
-        kept: the time that each node of the subject would take after the best remedy: a share of its time, or the name
-            of a figure, which is a share, or a time if its name ends in _us.
-        gain_from: figure of the subject that states the largest gain, if it is not the time of a node.
-        realized: which share of the greatest possible gain mends gained where that was measured.
-        stays: for patterns, the position in the chain of the node that stays; None: no node stays.
-        stays_kept: for patterns and islands, what nodes that stay would keep of their time; empty: all of it.
-        evidence: figures that are shown besides those of the conditions.
-    """
+    """One rule."""
 
     name: str
     about: str
+    # Conditions on a node (for patterns, on the first node of the chain) that make it a subject
     select: tuple[Condition, ...]
-    when: tuple[Condition, ...]
+    when: tuple[Condition, ...]  # conditions on a subject that make it a finding
+    # The time that each node of the subject would take after the best remedy: a share of its time, or the name of a
+    # figure, which is a share, or a time if its name ends in _us
     kept: float | str | None
-    gain_from: str
-    realized: Constant
+    gain_from: str  # figure of the subject that states the largest gain, if it is not the time of a node
+    realized: Constant  # which share of the greatest possible gain mends gained where that was measured
     frees_gap: bool
     chains: tuple[Chain, ...]
-    stays: int | None
-    stays_kept: str
+    stays: int | None  # for patterns, the position in the chain of the node that stays; None: no node stays
+    stays_kept: str  # for patterns and islands, what nodes that stay would keep of their time; empty: all of it
     is_open: bool
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...]  # figures that are shown besides those of the conditions
     hazard: str
     remedy: str
     source: str

@@ -21,17 +21,12 @@ SUMMED = (
 
 @dataclass(frozen=True, slots=True)
 class RuleSubject:
-    """The subject of a rule, with its figures by table.
-
-    Attributes:
-        nodes: executed nodes that a remedy would make faster.
-        staying: nodes of a pattern or an island that stay, and that the remedy makes faster.
-    """
+    """The subject of a rule, with its figures by table."""
 
     name: str
     facts: Facts
-    nodes: tuple[str, ...] = ()
-    staying: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # executed nodes that a remedy would make faster
+    staying: tuple[str, ...] = ()  # nodes of a pattern or an island that stay, and that the remedy makes faster
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,13 @@ Fingerprints = Mapping[str, tuple[int, int]]  # by source node
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The executed nodes of one side.
+    """The executed nodes of one side."""
 
-    Attributes:
-        sources: source nodes by executed node, in the order of execution; empty for an inserted node.
-        serves: the executed node that an inserted one serves, where it is known.
-        is_mapped: whether the source nodes are known; else each executed node counts as one of its own name.
-    """
-
+    # Source nodes by executed node, in the order of execution; empty for an inserted node
     sources: Mapping[str, Sequence[str]]
+    # The executed node that an inserted one serves, where it is known
     serves: Mapping[str, str] = field(default_factory=dict)
-    is_mapped: bool = True
+    is_mapped: bool = True  # whether the source nodes are known; else each executed node counts as one of its own name
 
 
 @dataclass(frozen=True, slots=True)

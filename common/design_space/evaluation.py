@@ -45,17 +45,11 @@ class ModelWorkload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DesignResults:
-    """Results of some designs.
+    """Results of some designs."""
 
-    Attributes:
-        designs: in the order of the designs; those that an interruption left undone are missing.
-        known_count: how many of them were known from earlier runs.
-        notes: what does not count, or counts as traffic alone, and what no schedule may do.
-    """
-
-    designs: Sequence[DesignResult]
-    known_count: int
-    notes: tuple[str, ...] = ()
+    designs: Sequence[DesignResult]  # in the order of the designs; those that an interruption left undone are missing
+    known_count: int  # how many of them were known from earlier runs
+    notes: tuple[str, ...] = ()  # what does not count, or counts as traffic alone, and what no schedule may do
 
 
 def evaluate(

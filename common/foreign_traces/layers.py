@@ -16,57 +16,44 @@ Names = str | tuple[str, ...]  # a name, or several readings of it: the first th
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that ran; a figure that the profile does not give is empty or None.
-
-    Attributes:
-        sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.
-        fills: nodes that the layer is taken to compute because they are between others; nothing names them.
-        ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that comes before
-            them and that no other layer names.
-        serves: what it was inserted for, as a change of layout is: a layer, or what the model knows of one; empty where
-            it has work of its own.
-        is_folded: whether it computes what an exporter folds into a layer that the model has.
-        median_us: its time in one run, where the profile gives only that.
-        dtype: element type that it computes in, as ONNX names it.
-    """
+    """A layer that ran; a figure that the profile does not give is empty or None."""
 
     name: str
     layer_type: str
+    # Names that the model may know: of nodes that the layer computes, or of tensors that it writes
     sources: tuple[Names, ...] = ()
+    # Nodes that the layer is taken to compute because they are between others; nothing names them
     fills: tuple[str, ...] = ()
+    # Likewise of the nodes that it ends with, where it names no others: it computes all that comes before them and that
+    # no other layer names
     ends_with: tuple[Names, ...] = ()
+    # What it was inserted for, as a change of layout is: a layer, or what the model knows of one; empty where it has
+    # work of its own
     serves: tuple[str, ...] = ()
-    is_folded: bool = False
+    is_folded: bool = False  # whether it computes what an exporter folds into a layer that the model has
     run_us: tuple[float, ...] = ()
-    median_us: float | None = None
+    median_us: float | None = None  # its time in one run, where the profile gives only that
     mean_us: float | None = None
-    dtype: str = ""
+    dtype: str = ""  # element type that it computes in, as ONNX names it
 
 
 @dataclass(frozen=True, slots=True)
 class LayerProfile:
-    """The layers that took part in a run, in the order in which they ran.
-
-    Attributes:
-        merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
-        shapes: of tensors, by names that the model may know.
-        run_count: runs behind the times; None where the profile does not have it.
-        operation_share: share of the calls and nodes that order alone aligns; None if names or sizes align them.
-        names_contractions: whether a contraction that no layer names did not run, as each call is a layer.
-        is_of_device: whether the times are those of an accelerator, which the host's threads do not affect.
-    """
+    """The layers that took part in a run, in the order in which they ran."""
 
     program: str
     domain: str
     layers: tuple[Layer, ...]
-    run_count: int | None
+    run_count: int | None  # runs behind the times; None where the profile does not have it
+    # Nodes of the model that have no layer of their own, because the one that reads them computes them
     merged: frozenset[Names] = frozenset()
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of tensors, by names that the model may know
     run_start_us: tuple[float, ...] = ()
     run_us: tuple[float, ...] = ()
+    # Share of the calls and nodes that order alone aligns; None if names or sizes align them
     operation_share: float | None = None
-    names_contractions: bool = False
-    is_of_device: bool = False
+    names_contractions: bool = False  # whether a contraction that no layer names did not run, as each call is a layer
+    is_of_device: bool = False  # whether the times are those of an accelerator, which the host's threads do not affect
     notes: tuple[str, ...] = ()
 
 

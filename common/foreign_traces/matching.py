@@ -32,17 +32,14 @@ class MatchedFigures(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What a profile and a model have in common.
+    """What a profile and a model have in common."""
 
-    Attributes:
-        time_share: share of the usual time of all layers that is in layers which name a node of the model, serve such a
-            layer, or compute what the model has folded into a node.
-        contraction_share: share of the model's contractions that a layer names or has alone; None without any.
-        operation_share: share of the operations of both that order alone aligns; None if names or sizes match.
-    """
-
+    # Share of the usual time of all layers that is in layers which name a node of the model, serve such a layer, or
+    # compute what the model has folded into a node
     time_share: float
+    # Share of the model's contractions that a layer names or has alone; None without any
     contraction_share: float | None
+    # Share of the operations of both that order alone aligns; None if names or sizes match
     operation_share: float | None = None
 
     @property

@@ -37,29 +37,22 @@ class CallSizes:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A model with caches, by names.
-
-    Attributes:
-        tokens: the input of token numbers, or of their rows in a table of embeddings that is not in the model; None for
-            a loop of states alone, such as the steps of an action expert.
-        logits: the output with a score for each token of the vocabulary; None if ``tokens`` is.
-        new, past: dimensions that a call sets: its tokens, and those before it. ``new`` is None where each call takes
-            one token, ``past`` where no cache grows.
-        totals: dimensions that are past and new tokens together.
-        windows: dimensions of rolling caches, which a call sets too, with the most tokens that they hold.
-        fixed: all other dimensions.
-        still: inputs that no call changes, such as an encoder's keys.
-    """
+    """A model with caches, by names."""
 
     model: LoadedModel
     pairs: Sequence[CachePair]
+    # The input of token numbers, or of their rows in a table of embeddings that is not in the model; None for a loop of
+    # states alone, such as the steps of an action expert
     tokens: Tensor | None
-    logits: Tensor | None
+    logits: Tensor | None  # the output with a score for each token of the vocabulary; None if ``tokens`` is
+    # Dimensions that a call sets: its tokens, and those before it. ``new`` is None where each call takes one token,
+    # ``past`` where no cache grows.
     new: str | None
     past: str | None
-    totals: tuple[str, ...]
-    fixed: Mapping[str, int] = field(default_factory=dict)
-    still: Sequence[Tensor] = ()
+    totals: tuple[str, ...]  # dimensions that are past and new tokens together
+    fixed: Mapping[str, int] = field(default_factory=dict)  # all other dimensions
+    still: Sequence[Tensor] = ()  # inputs that no call changes, such as an encoder's keys
+    # Dimensions of rolling caches, which a call sets too, with the most tokens that they hold
     windows: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -18,23 +18,15 @@ from common.table_rows import GenerationRow
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Times on the host in µs.
+    """Times on the host in µs."""
 
-    Attributes:
-        prompts: length and mean time of each prompt that was measured.
-        base_us, per_past_us: time per token at no past, and its growth with each token in the caches.
-        fast, slow: of the fastest and the slowest answer, over the mean one.
-        longest: tokens in the caches at the last token that was measured.
-        answer_count: answers with tokens after the first; one alone says nothing of the spread.
-    """
-
-    prompts: Sequence[tuple[int, float]]
-    base_us: float
+    prompts: Sequence[tuple[int, float]]  # length and mean time of each prompt that was measured
+    base_us: float  # time per token at no past, and its growth with each token in the caches
     per_past_us: float
-    fast: float
+    fast: float  # of the fastest and the slowest answer, over the mean one
     slow: float
-    longest: int
-    answer_count: int
+    longest: int  # tokens in the caches at the last token that was measured
+    answer_count: int  # answers with tokens after the first; one alone says nothing of the spread
 
     def prompt_us(self, length: int) -> float:
         """Return the time of a prompt: between measured lengths on a line, beyond them in proportion to the length.

@@ -15,27 +15,23 @@ from common.table_rows import OpEdgesRow, OpMetricsRow
 
 @dataclass(frozen=True, slots=True)
 class SourceGraph:
-    """Nodes in graph order and their tensors.
-
-    Attributes:
-        producer: the node that writes each tensor; weights and inputs of the model have none.
-        constants: tensors that no run changes: weights, and what is computed from weights or shapes alone.
-        storage: for each tensor the one that holds its bytes: for the output of a view (Reshape, …), the tensor viewed.
-        reads: bytes that a node must read of a tensor, by (tensor, node).
-        written: bytes of each tensor that its producer must write.
-    """
+    """Nodes in graph order and their tensors."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     position: dict[str, int] = field(default_factory=dict)
+    # The node that writes each tensor; weights and inputs of the model have none
     producer: dict[str, str] = field(default_factory=dict)
     consumers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     returned: frozenset[str] = frozenset()
+    # Tensors that no run changes: weights, and what is computed from weights or shapes alone
     constants: set[str] = field(default_factory=set)
+    # For each tensor the one that holds its bytes: for the output of a view (Reshape, …), the tensor viewed
     storage: dict[str, str] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int | None] = field(default_factory=dict)
+    # Bytes that a node must read of a tensor, by (tensor, node)
     reads: dict[tuple[str, str], int | None] = field(default_factory=dict)
-    written: dict[str, int | None] = field(default_factory=dict)
+    written: dict[str, int | None] = field(default_factory=dict)  # bytes of each tensor that its producer must write
 
     def variables(self, node: Node) -> tuple[str, ...]:
         """Return the operands of a node that change from run to run."""

@@ -43,16 +43,11 @@ MOST_UTILIZATION = 0.999
 
 
 class BatchCount(NamedTuple):
-    """A number of batches with two quantiles at 95 %, for one degree of freedom less than batches.
-
-    Attributes:
-        student: of Student's law.
-        chance: of chi squared, per degree of freedom; independent samples exceed it once in twenty.
-    """
+    """A number of batches with two quantiles at 95 %, for one degree of freedom less than batches."""
 
     batches: int
-    student: float
-    chance: float
+    student: float  # of Student's law
+    chance: float  # of chi squared, per degree of freedom; independent samples exceed it once in twenty
 
 
 BATCH_COUNTS = (BatchCount(8, 1.895, 2.010), BatchCount(16, 1.753, 1.666), BatchCount(32, 1.696, 1.451))

@@ -52,18 +52,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """Course of a series.
+    """Course of a series."""
 
-    Attributes:
-        kind: ``flat``: steady from the first run; ``warm-up``: steady after other levels, none of them faster;
-            ``slowdown``: steady after a faster level; ``no steady state``.
-        start_index: first run of the steady part; None without a steady part.
-        segments: all runs, in segments of one level.
-    """
-
+    # ``flat``: steady from the first run; ``warm-up``: steady after other levels, none of them faster; ``slowdown``:
+    # steady after a faster level; ``no steady state``
     kind: Kind
-    start_index: int | None
-    segments: tuple[Segment, ...]
+    start_index: int | None  # first run of the steady part; None without a steady part
+    segments: tuple[Segment, ...]  # all runs, in segments of one level
 
 
 def steady_state(latencies_us: Samples) -> SteadyState:

@@ -49,23 +49,17 @@ GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says 
 
 @dataclass(frozen=True, slots=True)
 class ImportedProfile:
-    """A profile as the tables of 01, and the file of the executed graph.
-
-    Attributes:
-        facts: what the profile states of the recorded session, for the sidecars.
-        lacks: why the tables are incomplete.
-        trace: the profile itself, where it is a trace of ONNX Runtime.
-    """
+    """A profile as the tables of 01, and the file of the executed graph."""
 
     executed: Graph
     executed_graph: bytes
     op_latency: list[OpLatencyRow]
     run_latency: list[RunLatencyRow]
     latency_summary: LatencySummaryDocument
-    facts: Mapping[str, object]
+    facts: Mapping[str, object]  # what the profile states of the recorded session, for the sidecars
     notes: list[str]
-    lacks: tuple[str, ...] = ()
-    trace: Path | None = None
+    lacks: tuple[str, ...] = ()  # why the tables are incomplete
+    trace: Path | None = None  # the profile itself, where it is a trace of ONNX Runtime
 
     @property
     def hardware_counters(self) -> HardwareCountersDocument:
@@ -82,20 +76,13 @@ class ImportedProfile:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """The files of a session that was recorded elsewhere, and what the user knows of it.
-
-    Attributes:
-        executed: the graph that it executed, None where it saved none.
-        threads: intra-op threads; None: as the profile states them.
-        warmup: runs to leave out at the start; None: those that the profile shows.
-        is_partial: whether a profile that matches little of the model is accepted.
-    """
+    """The files of a session that was recorded elsewhere, and what the user knows of it."""
 
     profile: Path
-    executed: Path | None
-    threads: int | None
-    warmup: int | None
-    is_partial: bool = False
+    executed: Path | None  # the graph that it executed, None where it saved none
+    threads: int | None  # intra-op threads; None: as the profile states them
+    warmup: int | None  # runs to leave out at the start; None: those that the profile shows
+    is_partial: bool = False  # whether a profile that matches little of the model is accepted
 
     @property
     def file_names(self) -> dict[str, str]:

@@ -24,28 +24,18 @@ from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProfile:
-    """A measurement as the tables of 01.
+    """A measurement as the tables of 01."""
 
-    Attributes:
-        measurement: the runs, with unique names of the nodes, or with a failure.
-        executed: the graph that ran; None where the trace was lost or the graph cannot be used.
-        latencies: of each node; there are none after a failure.
-        layers: the layers that a compiling provider ran inside one node.
-        busy: a note if other work on the host disturbed the runs.
-        disturbed: a row per slow run.
-        worst: the worst disturbance, in words.
-    """
-
-    measurement: Measurement
-    executed: SavedGraph | None
-    latencies: Sequence[NodeLatency]
-    layers: ProviderLayers
+    measurement: Measurement  # the runs, with unique names of the nodes, or with a failure
+    executed: SavedGraph | None  # the graph that ran; None where the trace was lost or the graph cannot be used
+    latencies: Sequence[NodeLatency]  # of each node; there are none after a failure
+    layers: ProviderLayers  # the layers that a compiling provider ran inside one node
     observer: Observer
     latency_summary: LatencySummaryDocument
     hardware_counters: HardwareCountersDocument
-    busy: Sequence[str]
-    disturbed: Sequence[RunDisturbancesRow]
-    worst: Sequence[str]
+    busy: Sequence[str]  # a note if other work on the host disturbed the runs
+    disturbed: Sequence[RunDisturbancesRow]  # a row per slow run
+    worst: Sequence[str]  # the worst disturbance, in words
 
     @property
     def op_latency(self) -> list[OpLatencyRow]:

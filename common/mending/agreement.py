@@ -28,31 +28,23 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class MendSubject:
-    """The measured model: as it was loaded, as it is mended, and how it runs.
-
-    Attributes:
-        feeds: inputs of several runs; the first ones are those of the measured runs.
-    """
+    """The measured model: as it was loaded, as it is mended, and how it runs."""
 
     path: Path
     loaded: LoadedModel
     proto: onnx.ModelProto
-    feeds: Sequence[Feeds]
+    feeds: Sequence[Feeds]  # inputs of several runs; the first ones are those of the measured runs
     options: SessionSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far the outputs of two models are apart.
+    """How far the outputs of two models are apart."""
 
-    Attributes:
-        error: largest error of an output over its largest magnitude; None where an output has another shape, is not
-            finite at other places, or is no number and differs.
-        tolerance: that of the coarsest number format of the given model.
-    """
-
+    # Largest error of an output over its largest magnitude; None where an output has another shape, is not finite at
+    # other places, or is no number and differs
     error: float | None
-    tolerance: float
+    tolerance: float  # that of the coarsest number format of the given model
 
     @property
     def holds(self) -> bool:

@@ -18,16 +18,12 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What mending all findings of a rule gains, in µs; None is unknown.
-
-    Attributes:
-        doubts: why the measurement behind it decides nothing.
-    """
+    """What mending all findings of a rule gains, in µs; None is unknown."""
 
     gain_us: float | None
     low_us: float | None
     high_us: float | None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # why the measurement behind it decides nothing
 
 
 def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[str]:

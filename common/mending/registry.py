@@ -50,17 +50,12 @@ MENDS: Mapping[str, Sequence[Mend]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class MendTrial:
-    """What became of a model, None where no mend applied, that a rule's mends were tried on.
-
-    Attributes:
-        changed: nodes, weights or dimensions that they changed.
-        reasons: why each of the others did not apply, by name.
-    """
+    """What became of a model, None where no mend applied, that a rule's mends were tried on."""
 
     model: onnx.ModelProto | None
     mends: tuple[str, ...]
-    changed: tuple[str, ...]
-    reasons: Mapping[str, str]
+    changed: tuple[str, ...]  # nodes, weights or dimensions that they changed
+    reasons: Mapping[str, str]  # why each of the others did not apply, by name
 
 
 def tried(rule: str, case: Case) -> MendTrial:

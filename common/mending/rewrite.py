@@ -20,17 +20,11 @@ MOST_REASONS = 2  # that a refusal states, the commonest first
 
 @dataclass(frozen=True)
 class Case:
-    """What a mend is given.
+    """What a mend is given."""
 
-    Attributes:
-        model: with a unique name for each node; no mend changes it.
-        nodes: names of the nodes that a finding is about; a mend changes only what it finds around these.
-        sizes: of the dimensions that the model leaves unbound.
-    """
-
-    model: onnx.ModelProto
-    nodes: frozenset[str]
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    model: onnx.ModelProto  # with a unique name for each node; no mend changes it
+    nodes: frozenset[str]  # names of the nodes that a finding is about; a mend changes only what it finds around these
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of the dimensions that the model leaves unbound
 
 
 @dataclass(frozen=True)
@@ -50,21 +44,14 @@ class NoMend:
 
 @dataclass(frozen=True)
 class Edit:
-    """One change of a graph.
+    """One change of a graph."""
 
-    Attributes:
-        removed: names of nodes that go.
-        added: nodes that come; what they write replaces what the removed ones wrote.
-        weights: constants that come, or replace constants of the same name.
-        resized: tensors whose declared type or shape no longer holds.
-        changed: names of the nodes of the model that this mends.
-    """
-
-    removed: Sequence[str]
-    added: Sequence[onnx.NodeProto]
+    removed: Sequence[str]  # names of nodes that go
+    added: Sequence[onnx.NodeProto]  # nodes that come; what they write replaces what the removed ones wrote
+    # Constants that come, or replace constants of the same name
     weights: Mapping[str, Array] = field(default_factory=dict)
-    resized: Sequence[str] = ()
-    changed: Sequence[str] = ()
+    resized: Sequence[str] = ()  # tensors whose declared type or shape no longer holds
+    changed: Sequence[str] = ()  # names of the nodes of the model that this mends
 
 
 Model: TypeAlias = onnx.ModelProto

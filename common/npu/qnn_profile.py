@@ -23,27 +23,18 @@ class QnnNode:
 
 @dataclass(frozen=True, slots=True)
 class QnnRun:
-    """One run; a time that the profile does not give, or calls ``UNKNOWN``, is None.
+    """One run; a time that the profile does not give, or calls ``UNKNOWN``, is None."""
 
-    Attributes:
-        session_index: how many sessions the file holds before that of the run.
-        node_cycles: cycles by op id, added up over the threads of the processor.
-        qnn_execute_us: the whole run, as the host sees it; the next ones are parts of it, each within the one before.
-        qnn_accelerator_us: the device's side of the call.
-        accelerator_us: the execution of the graph, with waiting.
-        accelerator_busy_us: the execution of the graph, without waiting.
-        netrun_us: the run as Qualcomm's qnn-net-run sees it, with its input and output.
-    """
-
-    session_index: int
-    node_cycles: Mapping[int, int | None]
+    session_index: int  # how many sessions the file holds before that of the run
+    node_cycles: Mapping[int, int | None]  # cycles by op id, added up over the threads of the processor
     origin: str
-    netrun_us: int | None = None
+    netrun_us: int | None = None  # the run as Qualcomm's qnn-net-run sees it, with its input and output
+    # The whole run, as the host sees it; the next ones are parts of it, each within the one before
     qnn_execute_us: int | None = None
     rpc_execute_us: int | None = None
-    qnn_accelerator_us: int | None = None
-    accelerator_us: int | None = None
-    accelerator_busy_us: int | None = None
+    qnn_accelerator_us: int | None = None  # the device's side of the call
+    accelerator_us: int | None = None  # the execution of the graph, with waiting
+    accelerator_busy_us: int | None = None  # the execution of the graph, without waiting
     accelerator_cycles: int | None = None
     vtcm_acquire_us: int | None = None
     power_up_us: int | None = None

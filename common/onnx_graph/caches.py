@@ -26,26 +26,21 @@ Kind = Literal["growing", "buffer", "rolling", "state"]
 
 @dataclass(frozen=True, slots=True)
 class CachePair:
-    """An input, and the output that the next call takes as this input.
-
-    Attributes:
-        kind: ``growing``: the output is longer by the new tokens; ``buffer``: past and present share one buffer, and an
-            input holds its valid length; ``rolling``: it holds at most the last tokens of a window; ``state``: each
-            call replaces it as a whole.
-        axis: the axis that grows; None where none does.
-        window: the most tokens that a rolling cache holds.
-        scattered_axis: the axis along which the graph writes new tokens at given positions; None where it writes none,
-            or the axis is unknown. No operator reads how much of such a cache is valid: products read it as a whole,
-            and a mask hides the rest.
-        is_measured: whether an operator reads how much of it is valid, so that past and present may share a buffer.
-    """
+    """An input, and the output that the next call takes as this input."""
 
     past: Tensor
     present: Tensor
+    # ``growing``: the output is longer by the new tokens; ``buffer``: past and present share one buffer, and an input
+    # holds its valid length; ``rolling``: it holds at most the last tokens of a window; ``state``: each call replaces
+    # it as a whole
     kind: Kind
-    axis: int | None = None
+    axis: int | None = None  # the axis that grows; None where none does
+    # Whether an operator reads how much of it is valid, so that past and present may share a buffer
     is_measured: bool = False
-    window: int | None = None
+    window: int | None = None  # the most tokens that a rolling cache holds
+    # The axis along which the graph writes new tokens at given positions; None where it writes none, or the axis is
+    # unknown. No operator reads how much of such a cache is valid: products read it as a whole, and a mask hides the
+    # rest.
     scattered_axis: int | None = None
 
     @property

@@ -22,22 +22,17 @@ ONCE = Body("", "", 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class NodeCount:
-    """Work and traffic of a node in one run; None is unknown.
-
-    Attributes:
-        bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
-        is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
-        either: for an If, the figures of whichever branch runs, where both have the same.
-        is_of_either: whether the node is in such a branch, so that the figures of an If contain its own.
-    """
+    """Work and traffic of a node in one run; None is unknown."""
 
     node: Node
     work: Work
     execution_count: Count | None
-    bounds: Mapping[str, Count | None]
+    bounds: Mapping[str, Count | None]  # upper bounds of the unknown ones among the ``BOUNDED`` figures
+    # Whether the bounds enter the bound for the whole model (of two branches, only the larger one does)
     is_in_bound: bool
+    # For an If, the figures of whichever branch runs, where both have the same
     either: Mapping[str, Count] = field(default_factory=dict)
-    is_of_either: bool = False
+    is_of_either: bool = False  # whether the node is in such a branch, so that the figures of an If contain its own
 
     def figure(self, name: str) -> Count | None:
         """Return one of ``FIGURES`` for one run."""

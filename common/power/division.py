@@ -46,18 +46,15 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class RunEnergy:
-    """Energy of one run: the total in µJ, its division, and an interval of each node's energy; None or NaN is unknown.
-
-    Attributes:
-        unknown: positions of the nodes whose work is not fully known. They get the mean power of the other nodes.
-        expected_closure: range of closure factors that the intervals of the coefficients allow.
-    """
+    """Energy of one run in µJ: the total, its division, and an interval of each node's; None or NaN is unknown."""
 
     total: BoundedValue | None
     division: Division
     low_uj: Vector
     high_uj: Vector
+    # Positions of the nodes whose work is not fully known. They get the mean power of the other nodes.
     unknown: tuple[int, ...] = ()
+    # Range of closure factors that the intervals of the coefficients allow
     expected_closure: tuple[float, float] = (1.0, 1.0)
 
     @property

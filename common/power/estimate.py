@@ -32,18 +32,13 @@ CPU_PROVIDERS = ("CPU", "OpenVINO", "Dnnl", "Xnnpack")  # OpenVINO's default dev
 
 @dataclass(frozen=True, slots=True)
 class KnownPower:
-    """Power of the host as far as it is known; None is unknown.
+    """Power of the host as far as it is known; None is unknown."""
 
-    Attributes:
-        average: over the runs, measured or given; it comes before ``modelled``, which the processor's name gives.
-        static: of the idle host, measured or given.
-        idle_fraction: static over average power where only the average is known.
-    """
-
+    # Over the runs, measured or given; it comes before ``modelled``, which the processor's name gives
     average: BoundedValue | None
-    static: BoundedValue | None
+    static: BoundedValue | None  # of the idle host, measured or given
     modelled: HostPower | None
-    idle_fraction: BoundedValue
+    idle_fraction: BoundedValue  # static over average power where only the average is known
 
 
 @dataclass(frozen=True, slots=True)

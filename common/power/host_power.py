@@ -22,19 +22,12 @@ SERVERS = ("xeon", "epyc")
 
 @dataclass(frozen=True, slots=True)
 class HostPower:
-    """Modelled power of the host while a run lasts.
+    """Modelled power of the host while a run lasts."""
 
-    Attributes:
-        average: in W, without the traffic of the memory.
-        static: in W, of the idle packages and their memory.
-        name: of the processor, with what the power follows from.
-        boundary: which part of the machine counts.
-    """
-
-    average: BoundedValue
-    static: BoundedValue
-    name: str
-    boundary: str
+    average: BoundedValue  # in W, without the traffic of the memory
+    static: BoundedValue  # in W, of the idle packages and their memory
+    name: str  # of the processor, with what the power follows from
+    boundary: str  # which part of the machine counts
     notes: tuple[str, ...] = ()
 
 

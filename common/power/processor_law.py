@@ -29,20 +29,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorLaw:
-    """Shares of TDP, the power of memory, and server processors by generation.
+    """Shares of TDP, the power of memory, and server processors by generation."""
 
-    Attributes:
-        full_load_share: share of TDP with all cores in use. Its relative interval holds at any load.
-        busy_points: pairs of a share of the cores in use and the share of the range from idle to full load.
-        idle_share: share of TDP of an idle package, by maker and kind: ``intel_server``.
-        dram_pj_per_byte: energy of a byte between memory and package.
-    """
-
-    full_load_share: Constant
+    full_load_share: Constant  # share of TDP with all cores in use. Its relative interval holds at any load.
+    # Pairs of a share of the cores in use and the share of the range from idle to full load
     busy_points: tuple[tuple[float, float], ...]
-    idle_share: Mapping[str, Constant]
+    idle_share: Mapping[str, Constant]  # share of TDP of an idle package, by maker and kind: ``intel_server``
     memory_idle_w_per_gib: Constant
-    dram_pj_per_byte: Constant
+    dram_pj_per_byte: Constant  # energy of a byte between memory and package
     families: tuple[Family, ...]
 
     def share_of_tdp(self, kind: str, cores_in_use: float) -> float:

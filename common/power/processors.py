@@ -39,21 +39,15 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the operating system says about the machine of a measurement; None, or an empty name, is unknown.
-
-    Attributes:
-        cpu_signature: family and model of CPUID.
-        thread_count: hardware threads that the system sees.
-        is_virtual: whether a hypervisor is below it.
-    """
+    """What the operating system says about the machine of a measurement; None, or an empty name, is unknown."""
 
     cpu_model: str = ""
-    cpu_signature: tuple[int, int] | None = None
-    thread_count: int | None = None
+    cpu_signature: tuple[int, int] | None = None  # family and model of CPUID
+    thread_count: int | None = None  # hardware threads that the system sees
     core_count: int | None = None
     package_count: int | None = None
     memory_bytes: int | None = None
-    is_virtual: bool = False
+    is_virtual: bool = False  # whether a hypervisor is below it
 
     @classmethod
     def of(cls, host: Mapping[str, Any]) -> HostFacts:

@@ -35,19 +35,13 @@ class MovableLayer:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Layers in the format, what the sum of their noise predicts, and what a run on the samples found.
-
-    Attributes:
-        macs_share: MACs of ``nodes`` over those of all contractions.
-        predicted_db: signal-to-noise ratio if the noise of the layers adds up, on the samples that choose.
-        choosing: the judgement on the samples that choose.
-    """
+    """Layers in the format, what the sum of their noise predicts, and what a run on the samples found."""
 
     nodes: tuple[str, ...]
-    macs_share: float
-    predicted_db: float
+    macs_share: float  # MACs of ``nodes`` over those of all contractions
+    predicted_db: float  # signal-to-noise ratio if the noise of the layers adds up, on the samples that choose
     judgement: OutputJudgement
-    choosing: OutputJudgement
+    choosing: OutputJudgement  # the judgement on the samples that choose
     target: Path
 
 

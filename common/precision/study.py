@@ -24,24 +24,17 @@ BEYOND_BUDGET = "not tried: the budget was spent"
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What the judgements of all formats of a model have in common.
-
-    Attributes:
-        known: the samples that judge, and the outputs in float on them.
-        choosing: the samples that calibrate, likewise; by them the scheme of a format is chosen.
-        nodes: contractions that are converted.
-        not_finite: contractions that stay in float, because an operand or a result is not finite in a sample.
-        folder: for temporary files.
-    """
+    """What the judgements of all formats of a model have in common."""
 
     model: FloatModel
     calibration: Calibration
-    known: Reference
-    choosing: Reference
+    known: Reference  # the samples that judge, and the outputs in float on them
+    choosing: Reference  # the samples that calibrate, likewise; by them the scheme of a format is chosen
     settings: SessionSettings
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # contractions that are converted
+    # Contractions that stay in float, because an operand or a result is not finite in a sample
     not_finite: tuple[str, ...]
-    folder: Path
+    folder: Path  # for temporary files
 
     def convert_and_judge(self, scheme: Scheme, nodes: Sequence[str], target: Path) -> dict[str, OutputJudgement]:
         """Write the model with some nodes in the format of a scheme, and judge each of its outputs.
@@ -80,21 +73,15 @@ def _outputs(run: Outputs, samples: Samples, target: Path, settings: SessionSett
 
 @dataclass(frozen=True, slots=True)
 class SchemeResult:
-    """What one scheme made of a model: its judged outputs, or the problem.
-
-    Attributes:
-        nodes: contractions that are in the format.
-        outputs: by name; None where there is a problem.
-        kernels: the same outputs as the runtime's own kernels compute them on this processor.
-        target: the file of the model in it.
-        choosing: the same outputs on the samples that choose among the schemes of a format.
-    """
+    """What one scheme made of a model: its judged outputs, or the problem."""
 
     scheme: Scheme
-    nodes: Sequence[str] = ()
-    outputs: dict[str, OutputJudgement] | None = None
+    nodes: Sequence[str] = ()  # contractions that are in the format
+    outputs: dict[str, OutputJudgement] | None = None  # by name; None where there is a problem
+    # The same outputs as the runtime's own kernels compute them on this processor
     kernels: dict[str, OutputJudgement] = field(default_factory=dict)
-    target: Path = Path()
+    target: Path = Path()  # the file of the model in it
+    # The same outputs on the samples that choose among the schemes of a format
     choosing: dict[str, OutputJudgement] = field(default_factory=dict)
     problem: str = ""
 

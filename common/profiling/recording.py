@@ -47,20 +47,14 @@ EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The sound runs of a recorded trace, of which the first ``warmup`` are in no statistic.
-
-    Attributes:
-        provider: the execution provider that took the most kernel time.
-        lacks: why the trace is incomplete.
-        notes: limits of the figures, for their reader.
-    """
+    """The sound runs of a recorded trace, of which the first ``warmup`` are in no statistic."""
 
     trace: Trace
     warmup: int
     threads: int
-    provider: str
-    lacks: tuple[str, ...]
-    notes: tuple[str, ...]
+    provider: str  # the execution provider that took the most kernel time
+    lacks: tuple[str, ...]  # why the trace is incomplete
+    notes: tuple[str, ...]  # limits of the figures, for their reader
 
     @property
     def run_count(self) -> int:

@@ -23,34 +23,23 @@ RUNS_S = 5.0  # no more runs begin after this time
 
 @dataclass(frozen=True, slots=True)
 class OutputDistance:
-    """Errors of one output; each is None where it is not defined, as with NaN or other shapes.
-
-    Attributes:
-        max_abs_error: largest difference of two elements.
-        max_rel_error: largest difference over the magnitude of the expected element, where that is not 0.
-        cosine_error: one less the cosine of the angle between both, as vectors.
-    """
+    """Errors of one output; each is None where it is not defined, as with NaN or other shapes."""
 
     output: str
-    max_abs_error: float | None
-    max_rel_error: float | None
-    cosine_error: float | None
+    max_abs_error: float | None  # largest difference of two elements
+    max_rel_error: float | None  # largest difference over the magnitude of the expected element, where that is not 0
+    cosine_error: float | None  # one less the cosine of the angle between both, as vectors
     is_equal_shape: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderResult:
-    """The outcome of one provider; ``problem`` says why it does not run the model.
-
-    Attributes:
-        call_us: median time of a run, the first one left out.
-        errors: how far each output is from the CPU's.
-    """
+    """The outcome of one provider; ``problem`` says why it does not run the model."""
 
     provider: str
     problem: str = ""
-    call_us: float | None = None
-    errors: Sequence[OutputDistance] = ()
+    call_us: float | None = None  # median time of a run, the first one left out
+    errors: Sequence[OutputDistance] = ()  # how far each output is from the CPU's
 
 
 def provider_matrix(

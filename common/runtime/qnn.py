@@ -47,20 +47,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class QnnSettings:
-    """Settings of a recording.
-
-    Attributes:
-        soc_model: Qualcomm's number of the chip that the graph is compiled for.
-        level: profiling level, a key of ``LEVELS``; ``optrace`` adds the schematic.
-        performance_mode: what the processor's clocks are set to; the emulator has none.
-        timeout_s: longest time of the compilation, and of each inference; None: there is no limit.
-    """
+    """Settings of a recording."""
 
     runs: int
-    soc_model: int
-    level: str
-    performance_mode: str
-    timeout_s: float | None = None
+    soc_model: int  # Qualcomm's number of the chip that the graph is compiled for
+    level: str  # profiling level, a key of ``LEVELS``; ``optrace`` adds the schematic
+    performance_mode: str  # what the processor's clocks are set to; the emulator has none
+    timeout_s: float | None = None  # longest time of the compilation, and of each inference; None: there is no limit
 
     @property
     def session_timeout_s(self) -> float | None:

@@ -17,20 +17,13 @@ from common.workload.host_cost import HostCost
 
 @dataclass(frozen=True, slots=True)
 class TensorFlow:
-    """One stored tensor between groups; views of it count as the same tensor, and constants are not transferred.
-
-    Attributes:
-        producer: index of the group that writes it; None for an input of the model.
-        consumers: indices of the other groups that read it, in rising order.
-        host_bytes: at the number format of the model; None is unknown.
-        card_bytes: at the number format of the kernels.
-    """
+    """One stored tensor between groups; views of it count as the same tensor, and constants are not transferred."""
 
     tensor: str
-    producer: int | None
-    consumers: tuple[int, ...]
-    host_bytes: int | None
-    card_bytes: int | None
+    producer: int | None  # index of the group that writes it; None for an input of the model
+    consumers: tuple[int, ...]  # indices of the other groups that read it, in rising order
+    host_bytes: int | None  # at the number format of the model; None is unknown
+    card_bytes: int | None  # at the number format of the kernels
     is_output: bool
 
 

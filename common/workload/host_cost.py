@@ -18,18 +18,13 @@ from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpL
 
 @dataclass(frozen=True, slots=True)
 class ExecutedCost:
-    """Cost of one executed node in one run.
-
-    Attributes:
-        energy_uj: None where neither a sensor nor the model knows it.
-        surplus_us: by how much the corrected time may be too long.
-    """
+    """Cost of one executed node in one run."""
 
     name: str
     latency_us: float
-    energy_uj: float | None
+    energy_uj: float | None  # None where neither a sensor nor the model knows it
     is_critical: bool
-    surplus_us: float = 0.0
+    surplus_us: float = 0.0  # by how much the corrected time may be too long
 
     def scaled(self, factor: float) -> ExecutedCost:
         """Return the cost on a host that needs so many times the time."""
@@ -112,22 +107,14 @@ def _shares(members: Mapping[int, Sequence[SourceWork]]) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTotals:
-    """Time and energy of one run on the host, the gap between nodes included; None is unknown.
+    """Time and energy of one run on the host, the gap between nodes included; None is unknown."""
 
-    Attributes:
-        latency: the unprofiled median with the interval of the median; the short end is pessimistic.
-        energy: of one run; the low end is pessimistic.
-        static_power_w: power of the host while it waits.
-        doubts: why these times decide nothing.
-        energy_boundary: which part of the host a modelled energy covers.
-    """
-
-    latency: ThreePoint
-    energy: ThreePoint | None
-    static_power_w: float | None
-    doubts: tuple[str, ...] = ()
+    latency: ThreePoint  # the unprofiled median with the interval of the median; the short end is pessimistic
+    energy: ThreePoint | None  # of one run; the low end is pessimistic
+    static_power_w: float | None  # power of the host while it waits
+    doubts: tuple[str, ...] = ()  # why these times decide nothing
     energy_source: str = "unavailable"
-    energy_boundary: str = ""
+    energy_boundary: str = ""  # which part of the host a modelled energy covers
 
     def scaled(self, factor: ThreePoint) -> HostTotals:
         """Return a run on a host that needs so many times the time; its energy does not follow from that."""

@@ -29,41 +29,28 @@ def window_extent(outputs: int, taps: int, stride: int, dilation: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """One contraction. Nests of equal extents are equal, so repeated layers of a network are one nest.
+    """One contraction. Nests of equal extents are equal, so repeated layers of a network are one nest."""
 
-    Attributes:
-        n: images.
-        k, c: output and input channels of one group.
-        p, q: output rows and columns.
-        r, s: rows and columns of the window.
-        groups: independent contractions over channels of their own.
-        stride_p, stride_q: input rows between two output rows, and input columns between two output columns.
-        dilation_r, dilation_s: input rows between two rows of the window, and columns between two of its columns.
-        pad_p, pad_q: rows of zeros above the input, and columns left of it, that the window reads; they are not stored.
-        height, width: stored input rows and columns; 0 means all that the window reads.
-        input_bits, weight_bits, output_bits: of one stored element.
-        has_weight: whether the second operand is the same in all runs. In a product of two activations it is not.
-    """
-
-    n: int = 1
-    k: int = 1
+    n: int = 1  # images
+    k: int = 1  # output and input channels of one group
     c: int = 1
-    p: int = 1
+    p: int = 1  # output rows and columns
     q: int = 1
-    r: int = 1
+    r: int = 1  # rows and columns of the window
     s: int = 1
-    groups: int = 1
-    stride_p: int = 1
+    groups: int = 1  # independent contractions over channels of their own
+    stride_p: int = 1  # input rows between two output rows, and input columns between two output columns
     stride_q: int = 1
-    dilation_r: int = 1
+    dilation_r: int = 1  # input rows between two rows of the window, and columns between two of its columns
     dilation_s: int = 1
-    pad_p: int = 0
+    pad_p: int = 0  # rows of zeros above the input, and columns left of it, that the window reads; they are not stored
     pad_q: int = 0
-    height: int = 0
+    height: int = 0  # stored input rows and columns; 0 means all that the window reads
     width: int = 0
-    input_bits: int = 32
+    input_bits: int = 32  # of one stored element
     weight_bits: int = 32
     output_bits: int = 32
+    # Whether the second operand is the same in all runs. In a product of two activations it is not.
     has_weight: bool = True
 
     @property

@@ -64,53 +64,32 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class MapForm:
-    """How a tile of a layer's result follows from tiles of what it reads.
+    """How a tile of a layer's result follows from tiles of what it reads."""
 
-    Attributes:
-        below: the map that the window slides over.
-        result: the map that the layer writes.
-        source: the tensor that the window slides over.
-        added: tensors that are read element by element, where the result is.
-    """
-
-    below: FeatureMap
+    below: FeatureMap  # the map that the window slides over
     window: Window
-    result: FeatureMap
-    source: str
-    added: tuple[str, ...]
+    result: FeatureMap  # the map that the layer writes
+    source: str  # the tensor that the window slides over
+    added: tuple[str, ...]  # tensors that are read element by element, where the result is
 
 
 @dataclass(frozen=True, slots=True)
 class MapLayer:
-    """One fused group of the model.
+    """One fused group of the model."""
 
-    Attributes:
-        name: its last source node.
-        kind: of the group: conv, gemm, attention, rowwise, pool, pointwise, none.
-        nests: its contractions as loop nests, of one pass.
-        passes: how often the nests run in one run of the model.
-        macs: multiply-accumulates of all passes.
-        weight_bytes: constants that it reads.
-        reads: bytes that it must read of each activation.
-        writes: bytes of each tensor that it writes for others.
-        spilled_bytes: traffic between the operators of a group that is no single kernel here.
-        form: how it can be tiled together with others; None where it cannot.
-        outside: what of it is costed as traffic or left out, and why; empty where nothing is.
-    """
-
-    name: str
-    kind: str
+    name: str  # its last source node
+    kind: str  # of the group: conv, gemm, attention, rowwise, pool, pointwise, none
     nodes: tuple[str, ...]
     op_types: tuple[str, ...]
-    nests: tuple[LoopNest, ...]
-    passes: int
-    macs: int
-    weight_bytes: int
-    reads: Mapping[str, int]
-    writes: Mapping[str, int]
-    spilled_bytes: int
-    form: MapForm | None
-    outside: str = ""
+    nests: tuple[LoopNest, ...]  # its contractions as loop nests, of one pass
+    passes: int  # how often the nests run in one run of the model
+    macs: int  # multiply-accumulates of all passes
+    weight_bytes: int  # constants that it reads
+    reads: Mapping[str, int]  # bytes that it must read of each activation
+    writes: Mapping[str, int]  # bytes of each tensor that it writes for others
+    spilled_bytes: int  # traffic between the operators of a group that is no single kernel here
+    form: MapForm | None  # how it can be tiled together with others; None where it cannot
+    outside: str = ""  # what of it is costed as traffic or left out, and why; empty where nothing is
 
     @property
     def bytes(self) -> int:
@@ -120,16 +99,11 @@ class MapLayer:
 
 @dataclass(frozen=True)
 class LayerGraph:
-    """The layers of a model, in an order in which they can run, and the tensors between them.
-
-    Attributes:
-        producer: index of the layer that writes each tensor; inputs of the model have none.
-        consumers: indices of the layers that read each tensor.
-    """
+    """The layers of a model, in an order in which they can run, and the tensors between them."""
 
     layers: tuple[MapLayer, ...]
-    producer: Mapping[str, int]
-    consumers: Mapping[str, tuple[int, ...]]
+    producer: Mapping[str, int]  # index of the layer that writes each tensor; inputs of the model have none
+    consumers: Mapping[str, tuple[int, ...]]  # indices of the layers that read each tensor
     returned: frozenset[str]
 
 

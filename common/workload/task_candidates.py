@@ -21,23 +21,14 @@ LayersByNode = Mapping[str, tuple[Layer, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskCandidate:
-    """One group or a chain of groups that a plan may take. It has a task, or a reason why no kernel computes it.
+    """One group or a chain of groups that a plan may take. It has a task, or a reason why no kernel computes it."""
 
-    Attributes:
-        name: ``I7`` for the group of index 7, ``I7-I9`` for a chain from it to the group of index 9.
-        kind: kind of the group, or ``chain``.
-        covers: indices of its groups, in the order in which they run.
-        task: for a kernel model to time.
-        why_not: one clause, empty where there is a task.
-        holding: how a chain runs, and what it holds on the chip.
-    """
-
-    name: str
-    kind: str
-    covers: tuple[int, ...]
-    task: Task | None
-    why_not: str = ""
-    holding: Holding | None = None
+    name: str  # ``I7`` for the group of index 7, ``I7-I9`` for a chain from it to the group of index 9
+    kind: str  # kind of the group, or ``chain``
+    covers: tuple[int, ...]  # indices of its groups, in the order in which they run
+    task: Task | None  # for a kernel model to time
+    why_not: str = ""  # one clause, empty where there is a task
+    holding: Holding | None = None  # how a chain runs, and what it holds on the chip
 
 
 def task_candidates(

@@ -13,19 +13,12 @@ from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Poolin
 
 @dataclass(frozen=True, slots=True)
 class KeptBytes:
-    """Bytes of a task that are in a memory on the chip before or after its call, and so cross no border.
+    """Bytes of a task that are in a memory on the chip before or after its call, and so cross no border."""
 
-    Attributes:
-        operand: of the activations that its product, window or rows read.
-        beside: of the other activations that it reads, such as a residual.
-        written: of what it writes.
-        weights: of its weights, which inferences share.
-    """
-
-    operand: int = 0
-    beside: int = 0
-    written: int = 0
-    weights: int = 0
+    operand: int = 0  # of the activations that its product, window or rows read
+    beside: int = 0  # of the other activations that it reads, such as a residual
+    written: int = 0  # of what it writes
+    weights: int = 0  # of its weights, which inferences share
 
     @property
     def read(self) -> int:
@@ -40,30 +33,19 @@ NOTHING_KEPT = KeptBytes()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One fused group at the number format of the kernel.
+    """One fused group at the number format of the kernel."""
 
-    Attributes:
-        name: unique among tasks.
-        kind: conv, gemm, attention, rowwise, chain, pool or pointwise.
-        layers: in graph order; the tensors between them stay on the chip.
-        precision: number format: fp64, fp32, bf16, int16, int8 or int4.
-        weight_bytes: weights, read from the card's memory in every call.
-        read_bytes: activations that enter.
-        written_bytes: activations that leave.
-        on_chip_bytes: bytes that it holds on the chip besides the buffers of the engine: for a chain, the rows between
-            its layers and, if it goes through them more than once, their weights.
-        kept: what of its activations and weights stays on the chip between calls.
-    """
-
-    name: str
-    kind: str
-    layers: tuple[Layer, ...]
-    precision: str
-    weight_bytes: int
-    read_bytes: int
-    written_bytes: int
+    name: str  # unique among tasks
+    kind: str  # conv, gemm, attention, rowwise, chain, pool or pointwise
+    layers: tuple[Layer, ...]  # in graph order; the tensors between them stay on the chip
+    precision: str  # number format: fp64, fp32, bf16, int16, int8 or int4
+    weight_bytes: int  # weights, read from the card's memory in every call
+    read_bytes: int  # activations that enter
+    written_bytes: int  # activations that leave
+    # Bytes that it holds on the chip besides the buffers of the engine: for a chain, the rows between its layers and,
+    # if it goes through them more than once, their weights
     on_chip_bytes: int = 0
-    kept: KeptBytes = NOTHING_KEPT
+    kept: KeptBytes = NOTHING_KEPT  # what of its activations and weights stays on the chip between calls
 
     @property
     def nameless(self) -> Task:

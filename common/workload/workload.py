@@ -32,27 +32,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Workload:
-    """The source graph in groups, with the host's cost of each.
-
-    Attributes:
-        groups: the groups of the graph, in an order in which they can run.
-        layers: what each source node computes.
-        work: MACs and FLOPs of each source node.
-        in_bodies: source nodes inside of a loop or a branch.
-        executed: nodes of one run on the host, in order.
-        inserted: names of those that the runtime inserted.
-        host: the whole run.
-    """
+    """The source graph in groups, with the host's cost of each."""
 
     graph: SourceGraph
-    groups: tuple[Group, ...]
-    layers: Mapping[str, tuple[Layer, ...] | None]
-    work: Mapping[str, SourceWork]
-    in_bodies: frozenset[str]
+    groups: tuple[Group, ...]  # the groups of the graph, in an order in which they can run
+    layers: Mapping[str, tuple[Layer, ...] | None]  # what each source node computes
+    work: Mapping[str, SourceWork]  # MACs and FLOPs of each source node
+    in_bodies: frozenset[str]  # source nodes inside of a loop or a branch
     costs: tuple[HostCost, ...]
-    executed: tuple[ExecutedCost, ...]
-    inserted: frozenset[str]
-    host: HostTotals
+    executed: tuple[ExecutedCost, ...]  # nodes of one run on the host, in order
+    inserted: frozenset[str]  # names of those that the runtime inserted
+    host: HostTotals  # the whole run
 
     @cached_property
     def names(self) -> tuple[str, ...]:

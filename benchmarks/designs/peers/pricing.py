@@ -24,16 +24,12 @@ Loop = tuple[str, int]  # a loop of LOOPS, and its steps
 
 @dataclass(frozen=True)
 class CutMapping:
-    """A mapping with tiles of its own for each operand.
+    """A mapping with tiles of its own for each operand."""
 
-    Attributes:
-        inside: for each operand, the loops of each memory that holds it, memories and loops from the innermost
-            outwards. All operands have the same loops in one order.
-        spatial: copies of each loop below a level, by the level's name.
-    """
-
+    # For each operand, the loops of each memory that holds it, memories and loops from the innermost outwards. All
+    # operands have the same loops in one order.
     inside: Mapping[str, Sequence[Sequence[Loop]]]
-    spatial: Mapping[str, Mapping[str, int]]
+    spatial: Mapping[str, Mapping[str, int]]  # copies of each loop below a level, by the level's name
 
 
 @dataclass(frozen=True)

@@ -47,19 +47,13 @@ class Network:
 
     A word reaches its first copy over ``hops`` links, and each further copy of a multicast over one link more. The sums
     of several copies come back over the same links. Without a network in the file, both cost nothing.
-
-    Attributes:
-        hop_pj_per_byte: energy of a byte over one link.
-        hops: links between the level and one copy.
-        addition_pj: energy of one addition of two partial sums on their way.
-        is_multicast: whether a word for several copies is read once; else once for each of them.
-        is_reducing: whether partial sums of several copies are added on their way; else each is written at the level.
     """
 
-    hop_pj_per_byte: float
-    hops: float = 1.0
-    addition_pj: float = 0.0
-    is_multicast: bool = True
+    hop_pj_per_byte: float  # energy of a byte over one link
+    hops: float = 1.0  # links between the level and one copy
+    addition_pj: float = 0.0  # energy of one addition of two partial sums on their way
+    is_multicast: bool = True  # whether a word for several copies is read once; else once for each of them
+    # Whether partial sums of several copies are added on their way; else each is written at the level
     is_reducing: bool = True
 
     def shares(self, operand: str) -> bool:
@@ -69,48 +63,31 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One memory of the hierarchy.
+    """One memory of the hierarchy."""
 
-    Attributes:
-        name: ``dram``, ``scratchpad`` …
-        holds: the operands that a mapping may keep here; the others bypass the level.
-        copies: whether there is one such memory, one per column or one per element of the array.
-        capacity_kib: of one copy; None where nothing limits it.
-        word_bytes: of one word. An element of an operand is one word, unless ``element_bytes`` says otherwise.
-        block_words: words that one access moves; energy is paid for whole blocks.
-        bytes_per_cycle: what the memory moves in a cycle, reads and writes together; None where it never limits.
-        bandwidth_of: whether that rate is of one copy in use, or comes once per column of the array.
-        base_pj_per_byte: energy of a byte that is read or written, in a memory of no size.
-        slope_pj_per_byte_per_kib: what each KiB of a copy adds to it.
-        area_mm2_per_kib: silicon; None where it is not on the chip, or nobody gives it.
-        fanouts: loops that may be spatial below this level, by axis of the array.
-        element_bytes: of one element of each operand that is kept here in more than one word, by name.
-        network: of the words between this level and the copies below it; None where they cost nothing.
-        steps: loops that may step at this level; None where all may.
-        stationary: the operand whose loops come last: those that leave it in place are innermost. None for any order.
-        may_pass: operands that may bypass this level; None if the file does not list them
-            (:meth:`Hardware.may_pass`).
-        passed: those of ``holds`` that bypass this level in all mappings of this hierarchy.
-    """
-
-    name: str
-    holds: frozenset[str]
-    copies: Copies
-    capacity_kib: float | None
-    word_bytes: int
-    block_words: int
+    name: str  # ``dram``, ``scratchpad`` …
+    holds: frozenset[str]  # the operands that a mapping may keep here; the others bypass the level
+    copies: Copies  # whether there is one such memory, one per column or one per element of the array
+    capacity_kib: float | None  # of one copy; None where nothing limits it
+    word_bytes: int  # of one word. An element of an operand is one word, unless ``element_bytes`` says otherwise.
+    block_words: int  # words that one access moves; energy is paid for whole blocks
+    # What the memory moves in a cycle, reads and writes together; None where it never limits
     bytes_per_cycle: float | None
-    bandwidth_of: BandwidthOf
-    base_pj_per_byte: float
-    slope_pj_per_byte_per_kib: float
-    area_mm2_per_kib: float | None
-    fanouts: tuple[Fanout, ...] = ()
+    bandwidth_of: BandwidthOf  # whether that rate is of one copy in use, or comes once per column of the array
+    base_pj_per_byte: float  # energy of a byte that is read or written, in a memory of no size
+    slope_pj_per_byte_per_kib: float  # what each KiB of a copy adds to it
+    area_mm2_per_kib: float | None  # silicon; None where it is not on the chip, or nobody gives it
+    fanouts: tuple[Fanout, ...] = ()  # loops that may be spatial below this level, by axis of the array
+    # Of one element of each operand that is kept here in more than one word, by name
     element_bytes: tuple[tuple[str, int], ...] = ()
+    # Of the words between this level and the copies below it; None where they cost nothing
     network: Network | None = None
-    steps: frozenset[str] | None = None
+    steps: frozenset[str] | None = None  # loops that may step at this level; None where all may
+    # The operand whose loops come last: those that leave it in place are innermost. None for any order.
     stationary: str | None = None
+    # Operands that may bypass this level; None if the file does not list them (:meth:`Hardware.may_pass`)
     may_pass: frozenset[str] | None = None
-    passed: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()  # those of ``holds`` that bypass this level in all mappings of this hierarchy
 
     @property
     def keeps(self) -> frozenset[str]:
@@ -162,25 +139,15 @@ class MultiplierArray:
 
 @dataclass(frozen=True, slots=True)
 class RtlCosts:
-    """Cycles of the parts of a tile in Gemmini's RTL, as :mod:`common.design_space.mapping.gemmini_rtl` counts them.
+    """Cycles of the parts of a tile in Gemmini's RTL, as :mod:`common.design_space.mapping.gemmini_rtl` counts them."""
 
-    Attributes:
-        window_command_cycles: commands of a tile of a convolution.
-        product_command_cycles: commands of a tile of a matrix product.
-        row_cycles: a request to memory, of at most 64 bytes.
-        byte_cycles: a byte from memory.
-        block_cycles: an instruction of the array.
-        pixel_cycles: a row of inputs into the array.
-        weight_row_cycles: a row of weights into the array.
-    """
-
-    window_command_cycles: float
-    product_command_cycles: float
-    row_cycles: float
-    byte_cycles: float
-    block_cycles: float
-    pixel_cycles: float
-    weight_row_cycles: float
+    window_command_cycles: float  # commands of a tile of a convolution
+    product_command_cycles: float  # commands of a tile of a matrix product
+    row_cycles: float  # a request to memory, of at most 64 bytes
+    byte_cycles: float  # a byte from memory
+    block_cycles: float  # an instruction of the array
+    pixel_cycles: float  # a row of inputs into the array
+    weight_row_cycles: float  # a row of weights into the array
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +160,19 @@ class RtlErrors:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """An accelerator.
+    """An accelerator."""
 
-    Attributes:
-        name: of its file.
-        title: in one line.
-        clock_mhz: cycles per µs.
-        levels: the memories, from the outermost to the innermost.
-        rtl: costs of a tile in its RTL; None where nobody measured it.
-        rtl_errors: how far cycles by these costs are from measured ones; None without such costs.
-        counts_rtl: whether the cycles of a mapping are at least those of the RTL.
-        resident_at: the level in which whole tensors may be resident; None for the outermost that can have them.
-        not_covered: what the figures leave out of the machine's time or energy; empty where the file is silent.
-    """
-
-    name: str
-    title: str
-    clock_mhz: float
+    name: str  # of its file
+    title: str  # in one line
+    clock_mhz: float  # cycles per µs
     array: MultiplierArray
-    levels: tuple[Level, ...]
-    rtl: RtlCosts | None = None
-    rtl_errors: RtlErrors | None = None
-    counts_rtl: bool = False
+    levels: tuple[Level, ...]  # the memories, from the outermost to the innermost
+    rtl: RtlCosts | None = None  # costs of a tile in its RTL; None where nobody measured it
+    rtl_errors: RtlErrors | None = None  # how far cycles by these costs are from measured ones; None without such costs
+    counts_rtl: bool = False  # whether the cycles of a mapping are at least those of the RTL
+    # The level in which whole tensors may be resident; None for the outermost that can have them
     resident_at: int | None = None
-    not_covered: str = ""
+    not_covered: str = ""  # what the figures leave out of the machine's time or energy; empty where the file is silent
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -24,23 +24,14 @@ Lines = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class AxisTiles:
-    """Line counts along one axis, [map or stage, tile]. Lines are rows on one axis and columns on the other.
+    """Line counts along one axis, [map or stage, tile]. Lines are rows on one axis and columns on the other."""
 
-    Attributes:
-        held: lines of each map that the tile has on the chip while the map is in use.
-        fresh: lines of each map that the tile computes or reads anew.
-        kept_before: held lines that the tile before has left.
-        kept_after: held lines that the next tile needs.
-        windows: lines of each stage's source that its fresh lines read.
-        computed: fresh lines of each stage.
-    """
-
-    held: Lines
-    fresh: Lines
-    kept_before: Lines
-    kept_after: Lines
-    windows: Lines
-    computed: Lines
+    held: Lines  # lines of each map that the tile has on the chip while the map is in use
+    fresh: Lines  # lines of each map that the tile computes or reads anew
+    kept_before: Lines  # held lines that the tile before has left
+    kept_after: Lines  # held lines that the next tile needs
+    windows: Lines  # lines of each stage's source that its fresh lines read
+    computed: Lines  # fresh lines of each stage
 
     @property
     def tile_count(self) -> int:

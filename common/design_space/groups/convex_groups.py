@@ -19,20 +19,14 @@ MOST_CLOSED_SETS = 2_000
 
 @dataclass(frozen=True)
 class ConvexGroups:
-    """The groups of a model. Sets of layers are bit sets: bit i is layer i.
+    """The groups of a model. Sets of layers are bit sets: bit i is layer i."""
 
-    Attributes:
-        before: for each layer, the layers that it reads from.
-        neighbours: for each layer, those that read or write a tensor which it reads or writes too.
-        fusible: layers that may share a group with others.
-        keeps_order: whether layers run in the order of the model and groups are runs of consecutive layers. That is so
-            for a model of so many branches that its closed sets are too many.
-    """
-
-    before: tuple[int, ...]
-    neighbours: tuple[int, ...]
-    fusible: int
+    before: tuple[int, ...]  # for each layer, the layers that it reads from
+    neighbours: tuple[int, ...]  # for each layer, those that read or write a tensor which it reads or writes too
+    fusible: int  # layers that may share a group with others
     most_layers: int
+    # Whether layers run in the order of the model and groups are runs of consecutive layers. That is so for a model of
+    # so many branches that its closed sets are too many.
     keeps_order: bool = False
 
     @memoized

@@ -11,43 +11,28 @@ from common.workload.map_layers import FeatureMap, LayerGraph, MapForm, MapLayer
 
 @dataclass(frozen=True, slots=True)
 class TileStage:
-    """One layer of a group.
+    """One layer of a group."""
 
-    Attributes:
-        source: the map that the window slides over, as an index into the maps of the group.
-        added: maps that are read where the result is.
-        macs: multiply-accumulates of the whole layer.
-        weight_bits: bits of its constants.
-        kernel_bits: bits of the weights between one input channel and one output channel, the least that is streamed.
-        groups: independent parts of its channels; of a pool or a depthwise convolution as many as channels.
-        needs_all_channels: whether an output element needs all channels of a position at once (a normalization).
-    """
-
-    source: int
-    added: tuple[int, ...]
+    source: int  # the map that the window slides over, as an index into the maps of the group
+    added: tuple[int, ...]  # maps that are read where the result is
     window: Window
-    macs: int
-    weight_bits: int
-    kernel_bits: int
-    groups: int = 1
+    macs: int  # multiply-accumulates of the whole layer
+    weight_bits: int  # bits of its constants
+    kernel_bits: int  # bits of the weights between one input channel and one output channel, the least that is streamed
+    groups: int = 1  # independent parts of its channels; of a pool or a depthwise convolution as many as channels
+    # Whether an output element needs all channels of a position at once (a normalization)
     needs_all_channels: bool = False
 
 
 @dataclass(frozen=True)
 class TiledGroup:
-    """Layers that are computed tile by tile, one after the other within a tile.
+    """Layers that are computed tile by tile, one after the other within a tile."""
 
-    Attributes:
-        maps: the maps that are read from memory, then the result of each stage.
-        stages: in an order in which they can run.
-        leaving: for each stage, whether its result is needed after the group.
-        resident: for each map, whether the whole of it is on the chip: a map that a group before has left there, or a
-            result that a later group finds there. Such a map causes no traffic and takes its whole size all the time.
-    """
-
-    maps: tuple[FeatureMap, ...]
-    stages: tuple[TileStage, ...]
-    leaving: tuple[bool, ...]
+    maps: tuple[FeatureMap, ...]  # the maps that are read from memory, then the result of each stage
+    stages: tuple[TileStage, ...]  # in an order in which they can run
+    leaving: tuple[bool, ...]  # for each stage, whether its result is needed after the group
+    # For each map, whether the whole of it is on the chip: a map that a group before has left there, or a result that a
+    # later group finds there. Such a map causes no traffic and takes its whole size all the time.
     resident: tuple[bool, ...] = ()
 
     def is_resident(self, index: int) -> bool:

@@ -22,27 +22,16 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places of the tensors of a layer; those that are not named are in DRAM.
+    """Places of the tensors of a layer; those that are not named are in DRAM."""
 
-    Attributes:
-        inherited: tensors that it reads on the chip, where an earlier layer left them.
-        copied: tensors that it reads after they were copied from DRAM to the chip, as a whole.
-        left: tensors that it writes and leaves on the chip.
-        saved: those of ``left`` that are copied to DRAM too.
-        begin_words: words of all resident maps when it begins, those of other layers included.
-        resident_words: words of all resident maps while it runs, and of resident weights.
-        weights_stay: whether its own weights are on the chip from one inference to the next.
-        keeps_scores: whether what is between the two products of its attention is on the chip.
-    """
-
-    inherited: frozenset[str] = NOTHING
-    copied: frozenset[str] = NOTHING
-    left: frozenset[str] = NOTHING
-    saved: frozenset[str] = NOTHING
-    begin_words: float = 0.0
-    resident_words: float = 0.0
-    weights_stay: bool = False
-    keeps_scores: bool = False
+    inherited: frozenset[str] = NOTHING  # tensors that it reads on the chip, where an earlier layer left them
+    copied: frozenset[str] = NOTHING  # tensors that it reads after they were copied from DRAM to the chip, as a whole
+    left: frozenset[str] = NOTHING  # tensors that it writes and leaves on the chip
+    saved: frozenset[str] = NOTHING  # those of ``left`` that are copied to DRAM too
+    begin_words: float = 0.0  # words of all resident maps when it begins, those of other layers included
+    resident_words: float = 0.0  # words of all resident maps while it runs, and of resident weights
+    weights_stay: bool = False  # whether its own weights are on the chip from one inference to the next
+    keeps_scores: bool = False  # whether what is between the two products of its attention is on the chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +48,18 @@ class RowTiles:
 
 @dataclass(frozen=True)
 class ExecutionOption:
-    """One way to run a layer, or those of its row tiles that are alike.
+    """One way to run a layer, or those of its row tiles that are alike."""
 
-    Attributes:
-        layer: index of the layer.
-        runs: how often the nests run.
-        side_words: words at each level, of all runs, that no nest moves: beside the only nest, or after all nests.
-        stream: what they cost where they move after the nests.
-        settings: of nests that do not have ``setting``.
-        row_tiles: those that it is part of; None for a layer that runs alone.
-    """
-
-    layer: int
+    layer: int  # index of the layer
     places: Places
     nests: Mapping[str, LoopNest]
     setting: Setting
-    runs: int
+    runs: int  # how often the nests run
+    # Words at each level, of all runs, that no nest moves: beside the only nest, or after all nests
     side_words: tuple[tuple[float, ...], ...]
-    stream: StreamCost | None
-    row_tiles: RowTiles | None = None
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    stream: StreamCost | None  # what they cost where they move after the nests
+    row_tiles: RowTiles | None = None  # those that it is part of; None for a layer that runs alone
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of nests that do not have ``setting``
 
     def setting_of(self, nest: str) -> Setting:
         return self.settings.get(nest, self.setting)

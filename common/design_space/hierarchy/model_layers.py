@@ -15,30 +15,21 @@ from common.workload.nest_rows import in_elements, nests_by_node, runs_of
 
 @dataclass(frozen=True, slots=True)
 class ModelLayer:
-    """A fused group of the model. Words are those of one inference.
+    """A fused group of the model. Words are those of one inference."""
 
-    Attributes:
-        layer: the group; its bytes are elements.
-        nests: its loop nests by name: the node's, and the number of the nest.
-        source: the tensor that its only nest reads as input; empty where its tensors are no maps of a nest.
-        reads: words of each tensor that is read outside of the nests.
-        writes: words of each tensor that is written, by the nest of ``source`` or outside of the nests.
-        constants: words outside of the nests that cross DRAM in any case: biases and scales, and what the operators of
-            the group pass on through memory.
-        macs: multiply-accumulates outside of the nests.
-        score_words: words between the two products of an attention that runs once; 0 for any other layer.
-        passed_on: those of ``constants`` that the operators between the two products pass on.
-    """
-
-    layer: MapLayer
+    layer: MapLayer  # the group; its bytes are elements
+    # Its loop nests by name: the node's, and the number of the nest
     nests: Mapping[str, LoopNest] = field(default_factory=dict)
-    source: str = ""
-    reads: Mapping[str, int] = field(default_factory=dict)
+    source: str = ""  # the tensor that its only nest reads as input; empty where its tensors are no maps of a nest
+    reads: Mapping[str, int] = field(default_factory=dict)  # words of each tensor that is read outside of the nests
+    # Words of each tensor that is written, by the nest of ``source`` or outside of the nests
     writes: Mapping[str, int] = field(default_factory=dict)
+    # Words outside of the nests that cross DRAM in any case: biases and scales, and what the operators of the group
+    # pass on through memory
     constants: float = 0.0
-    macs: int = 0
-    score_words: int = 0
-    passed_on: float = 0.0
+    macs: int = 0  # multiply-accumulates outside of the nests
+    score_words: int = 0  # words between the two products of an attention that runs once; 0 for any other layer
+    passed_on: float = 0.0  # those of ``constants`` that the operators between the two products pass on
 
     @property
     def has_epilogue(self) -> bool:

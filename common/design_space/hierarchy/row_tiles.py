@@ -157,24 +157,16 @@ class RowTilePlans:
 
 @dataclass(frozen=True)
 class _RowTiledGroup:
-    """One execution option of a group in row tiles.
-
-    Attributes:
-        group: the same as maps and stages.
-        axis: the rows of each row tile.
-        rows: of a row tile, of the last layers' results.
-        after: resident tensors, those that stay after the group included.
-        resident_weights: for each layer, whether its weights are resident.
-    """
+    """One execution option of a group in row tiles."""
 
     places: LayerPlaces
     hardware: Hardware
     members: Sequence[int]
-    group: TiledGroup
-    axis: AxisTiles
-    rows: int
-    after: Places
-    resident_weights: tuple[bool, ...]
+    group: TiledGroup  # the same as maps and stages
+    axis: AxisTiles  # the rows of each row tile
+    rows: int  # of a row tile, of the last layers' results
+    after: Places  # resident tensors, those that stay after the group included
+    resident_weights: tuple[bool, ...]  # for each layer, whether its weights are resident
 
     def _nest(self, number: int) -> tuple[str, LoopNest]:
         ((name, nest),) = self.places.layers[self.members[number]].nests.items()

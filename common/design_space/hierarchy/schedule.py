@@ -94,19 +94,13 @@ class LayerStep:
 
 @dataclass(frozen=True)
 class MappedSchedule:
-    """The schedule of a model: its layers in the order in which they run.
-
-    Attributes:
-        evaluations: mappings whose costs were computed to find it.
-        limit: what its space leaves out because the model has too many states; empty where nothing is.
-        resident_at: the level of the resident tensors; None for the outermost that can have them.
-        floor_edp: a lower bound of the product of all schedules of the space; None where this one is the least.
-    """
+    """The schedule of a model: its layers in the order in which they run."""
 
     steps: Sequence[LayerStep]
-    evaluations: int
-    limit: str = ""
-    resident_at: int | None = None
+    evaluations: int  # mappings whose costs were computed to find it
+    limit: str = ""  # what its space leaves out because the model has too many states; empty where nothing is
+    resident_at: int | None = None  # the level of the resident tensors; None for the outermost that can have them
+    # A lower bound of the product of all schedules of the space; None where this one is the least
     floor_edp: float | None = None
 
     @cached_property

@@ -27,26 +27,17 @@ State = tuple[int, Resident]  # the closed set of layers that have run, and the 
 
 @dataclass(frozen=True)
 class ScheduleEdges:
-    """Steps between states, sorted by the state that they lead to; no step leads to a state before its own.
+    """Steps between states, sorted by the state that they lead to; no step leads to a state before its own."""
 
-    Attributes:
-        states: number of states; the first is the start, the last the end.
-        plans: what steps run, without the names of their layers and tensors.
-        source: state that each step leaves.
-        plan: index of what it runs.
-        use: index of the group that it runs in row tiles; below 0 for a layer that runs alone.
-        limit: schedules that are left out because the model has too many states; empty where none are.
-    """
-
-    states: int
-    plans: Sequence[Plan]
-    source: np.ndarray
+    states: int  # number of states; the first is the start, the last the end
+    plans: Sequence[Plan]  # what steps run, without the names of their layers and tensors
+    source: np.ndarray  # state that each step leaves
     target: np.ndarray
-    plan: np.ndarray
-    use: np.ndarray
+    plan: np.ndarray  # index of what it runs
+    use: np.ndarray  # index of the group that it runs in row tiles; below 0 for a layer that runs alone
     uses: Sequence[GroupUse]
     row_tiled: RowTilePlans
-    limit: str = ""
+    limit: str = ""  # schedules that are left out because the model has too many states; empty where none are
 
     def plan_of(self, step: int) -> Plan:
         """Return what a step runs, with the names of its layers and tensors."""

@@ -69,19 +69,13 @@ class Module(Protocol):
 
 @dataclass(frozen=True)
 class Namespace:
-    """An array package, and the functions that have another name in the other one.
+    """An array package, and the functions that have another name in the other one."""
 
-    Attributes:
-        module: numpy or torch.
-        asarray: makes an array of doubles or of integers, as its argument is.
-        along: takes the entries of one axis by an array of indices.
-        rounded_up: the next integer; its derivative is taken as one.
-    """
-
-    module: Module
+    module: Module  # numpy or torch
+    # Makes an array of doubles or of integers, as its argument is
     asarray: Callable[[Array | Sequence[object] | float], Array]
-    along: Callable[[Array, Array, int], Array]
-    rounded_up: Callable[[Array], Array]
+    along: Callable[[Array, Array, int], Array]  # takes the entries of one axis by an array of indices
+    rounded_up: Callable[[Array], Array]  # the next integer; its derivative is taken as one
 
 
 def _along(values: Array, indices: Array, axis: int) -> Array:

@@ -28,17 +28,12 @@ WORD_DIGITS = 6  # of a word; further digits are rounding errors of the sums
 
 @dataclass(frozen=True)
 class Figures:
-    """Sizes of an accelerator as arrays, by level on the last axis: one for all mappings of a batch, or one for each.
+    """Sizes of an accelerator as arrays, by level on the last axis: one for a batch of mappings, or one for each."""
 
-    Attributes:
-        words_per_cycle: of one copy in use, or of the whole level where the bandwidth is given per column.
-        mac_pj: energy of a multiply-accumulate.
-    """
-
-    words_per_cycle: Array
+    words_per_cycle: Array  # of one copy in use, or of the whole level where the bandwidth is given per column
     pj_per_word: Array
     capacity_words: Array
-    mac_pj: Array
+    mac_pj: Array  # energy of a multiply-accumulate
 
     @classmethod
     def of(cls, variants: Sequence[Hardware], xp: Namespace = NUMPY) -> Figures:
@@ -62,30 +57,19 @@ def _words_per_cycle(level: Level, hardware: Hardware) -> float:
 
 @dataclass(frozen=True)
 class MappingCost:
-    """Costs of a batch of mapped nests.
+    """Costs of a batch of mapped nests."""
 
-    Attributes:
-        reads: words that are read at each level, by operand.
-        writes: words that are written at each level, by operand.
-        compute_cycles: steps of the array.
-        level_cycles: cycles that each level needs to move its words.
-        energy_parts_pj: energy of the multiply-accumulates, then of each level with the network below it.
-        needed_words: words that one copy of each level must hold.
-        capacity_words: words that it holds.
-        used_elements: elements of the array that multiply at once.
-        rtl_cycles: cycles of the RTL; None where they do not count.
-    """
-
-    reads: tuple[dict[str, Array], ...]
-    writes: tuple[dict[str, Array], ...]
-    compute_cycles: Array
-    level_cycles: tuple[Array, ...]
+    reads: tuple[dict[str, Array], ...]  # words that are read at each level, by operand
+    writes: tuple[dict[str, Array], ...]  # words that are written at each level, by operand
+    compute_cycles: Array  # steps of the array
+    level_cycles: tuple[Array, ...]  # cycles that each level needs to move its words
+    # Energy of the multiply-accumulates, then of each level with the network below it
     energy_parts_pj: tuple[Array, ...]
-    needed_words: tuple[Array, ...]
-    capacity_words: Array
-    used_elements: Array
+    needed_words: tuple[Array, ...]  # words that one copy of each level must hold
+    capacity_words: Array  # words that it holds
+    used_elements: Array  # elements of the array that multiply at once
     xp: Namespace
-    rtl_cycles: Array | None = None
+    rtl_cycles: Array | None = None  # cycles of the RTL; None where they do not count
 
     def slowest_part(self, parts: Sequence[str]) -> str:
         """Return what bounds the first mapping: the multipliers or a level, by these names, or the RTL's commands."""

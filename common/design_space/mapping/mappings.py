@@ -45,16 +45,12 @@ class Mappings:
     """Mappings of a batch as arrays of NumPy or PyTorch, whose last two axes are the level and the loop.
 
     Loops have the order of ``LOOPS``, levels that of the accelerator: from the outermost inwards.
-
-    Attributes:
-        temporal: steps of each loop at each level.
-        spatial: copies of each loop that are laid out in space below each level.
-        order: loops of each level from the innermost to the outermost, as integers; the place of a loop of one step
-            does not matter.
     """
 
-    temporal: Array
-    spatial: Array
+    temporal: Array  # steps of each loop at each level
+    spatial: Array  # copies of each loop that are laid out in space below each level
+    # Loops of each level from the innermost to the outermost, as integers; the place of a loop of one step does not
+    # matter
     order: Array
 
 

@@ -17,15 +17,11 @@ from common.design_space.accelerator.hardware import Hardware
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Places of the operands of a loop nest, and the words that move beside it.
+    """Places of the operands of a loop nest, and the words that move beside it."""
 
-    Attributes:
-        on_chip: resident operands; the others are in DRAM.
-        side_words: for each level the words that are read or written there beside the nest, one count for each stream.
-            Without levels there are no words.
-    """
-
-    on_chip: frozenset[str] = frozenset()
+    on_chip: frozenset[str] = frozenset()  # resident operands; the others are in DRAM
+    # For each level the words that are read or written there beside the nest, one count for each stream. Without levels
+    # there are no words.
     side_words: tuple[tuple[float, ...], ...] = ()
 
     def words_at(self, level: int) -> tuple[float, ...]:

@@ -25,23 +25,16 @@ class DesignTask:
 
 @dataclass(frozen=True, slots=True)
 class DesignResult:
-    """The result for one design.
+    """The result for one design."""
 
-    Attributes:
-        point: the row of the design; it has a ``problem`` and no costs where nothing fits.
-        mappings: a row for each contraction, where layers were mapped one by one.
-        groups: a row for each group, where layers were fused.
-        convergence: a row for each time that the best product fell.
-        search_s: how long the search took, without the bound.
-        limit: what the space leaves out because the model has too many states; empty where nothing is.
-    """
-
-    point: DesignPointsRow
+    point: DesignPointsRow  # the row of the design; it has a ``problem`` and no costs where nothing fits
+    # A row for each contraction, where layers were mapped one by one
     mappings: list[DesignMappingsRow] = field(default_factory=list)
-    groups: list[DesignGroupsRow] = field(default_factory=list)
+    groups: list[DesignGroupsRow] = field(default_factory=list)  # a row for each group, where layers were fused
+    # A row for each time that the best product fell
     convergence: list[DesignConvergenceRow] = field(default_factory=list)
-    search_s: float = 0.0
-    limit: str = ""
+    search_s: float = 0.0  # how long the search took, without the bound
+    limit: str = ""  # what the space leaves out because the model has too many states; empty where nothing is
 
 
 def misfit(design: DesignTask, problem: str) -> DesignResult:

@@ -42,19 +42,13 @@ class ModelPart(Generic[Schedule]):
 
 @dataclass(frozen=True, slots=True)
 class Searched(Generic[Part, Schedule]):
-    """The findings of a search.
+    """The findings of a search."""
 
-    Attributes:
-        schedules: the supported point of each part, whose choice is the problem's schedule; costs are those of one run.
-        edp: of one inference.
-        evaluation_count: schedules of parts whose cost was computed.
-        curve: after how many evaluations the best product in pJ·cycles fell, and to what.
-    """
-
+    # The supported point of each part, whose choice is the problem's schedule; costs are those of one run
     schedules: Mapping[Part, SupportedPoint[Schedule]]
-    edp: float
-    evaluation_count: int
-    curve: tuple[Improvement, ...]
+    edp: float  # of one inference
+    evaluation_count: int  # schedules of parts whose cost was computed
+    curve: tuple[Improvement, ...]  # after how many evaluations the best product in pJ·cycles fell, and to what
     is_complete: bool
 
 

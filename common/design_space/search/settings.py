@@ -14,19 +14,12 @@ CYCLE_MODELS = (ANALYTIC, RTL)
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How the best schedule is searched.
+    """How the best schedule is searched."""
 
-    Attributes:
-        engine: by its name in :mod:`common.design_space.search.engines.registry`.
-        evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
-        seed: of all that the engine draws.
-        accounting: ``tiled`` (capacity, repeated reads, halos), or ``once`` (each tensor once for each kernel).
-        weights_stay: whether weights may stay on the chip from one inference to the next.
-    """
-
-    engine: str = EXACT
-    evaluations: int = 10_000
-    seed: int = 0
+    engine: str = EXACT  # by its name in :mod:`common.design_space.search.engines.registry`
+    evaluations: int = 10_000  # schedules whose cost an engine may compute; ``exact`` takes as many as there are
+    seed: int = 0  # of all that the engine draws
     most_layers: int = 6
+    # ``tiled`` (capacity, repeated reads, halos), or ``once`` (each tensor once for each kernel)
     accounting: str = TILED
-    weights_stay: bool = False
+    weights_stay: bool = False  # whether weights may stay on the chip from one inference to the next

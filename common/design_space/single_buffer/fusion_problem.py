@@ -47,21 +47,13 @@ class GroupStep(NamedTuple):
 
 
 class KnownGroups(NamedTuple):
-    """All groups that fit, as arrays.
+    """All groups that fit, as arrays."""
 
-    Attributes:
-        costs: cycles and energy by group and tiling.
-        roots: the first layer of each group.
-        members: rows of layer and group.
-        conditions: the group of each condition on a layer, and whether the layer stays out of the group.
-        causes: rows of condition, layer and its choice: the choices that put the layer into the group.
-    """
-
-    costs: np.ndarray
-    roots: np.ndarray
-    members: np.ndarray
-    conditions: np.ndarray
-    causes: np.ndarray
+    costs: np.ndarray  # cycles and energy by group and tiling
+    roots: np.ndarray  # the first layer of each group
+    members: np.ndarray  # rows of layer and group
+    conditions: np.ndarray  # the group of each condition on a layer, and whether the layer stays out of the group
+    causes: np.ndarray  # rows of condition, layer and its choice: the choices that put the layer into the group
 
 
 @dataclass(frozen=True)
@@ -247,20 +239,13 @@ def every_group(groups: ConvexGroups) -> set[int]:
 
 @dataclass(frozen=True)
 class FusionDescent:
-    """The parameters of some restarts.
-
-    Attributes:
-        joins: logits by restart, layer and what it may join.
-        tilings: logits by restart, layer and tiling.
-        resident: whether each result is resident, by restart.
-        generator: PyTorch's, for the Gumbel noise.
-    """
+    """The parameters of some restarts."""
 
     problem: FusionProblem
-    joins: Tensor
-    tilings: Tensor
-    resident: np.ndarray
-    generator: TorchGenerator
+    joins: Tensor  # logits by restart, layer and what it may join
+    tilings: Tensor  # logits by restart, layer and tiling
+    resident: np.ndarray  # whether each result is resident, by restart
+    generator: TorchGenerator  # PyTorch's, for the Gumbel noise
 
     @property
     def parameters(self) -> list[Tensor]:

@@ -27,26 +27,16 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class GroupTiling:
-    """One way to compute a fused group.
+    """One way to compute a fused group."""
 
-    Attributes:
-        rows: rows of a tile, of the last layers' results.
-        keeps_halo: whether the rows of the halo stay on the chip from tile to tile.
-        held: for each map from outside the group, whether it is held.
-        resident: for each stage, whether its weights stay on the chip.
-        moved_bits: bits to and from memory.
-        macs: multiply-accumulates, those of recomputed halos included.
-        peak_bits: the most that is on the chip at a time.
-    """
-
-    rows: int
+    rows: int  # rows of a tile, of the last layers' results
     columns: int
-    keeps_halo: bool
-    held: tuple[bool, ...]
-    resident_weights: tuple[bool, ...]
-    moved_bits: int
-    macs: int
-    peak_bits: int
+    keeps_halo: bool  # whether the rows of the halo stay on the chip from tile to tile
+    held: tuple[bool, ...]  # for each map from outside the group, whether it is held
+    resident_weights: tuple[bool, ...]  # for each stage, whether its weights stay on the chip
+    moved_bits: int  # bits to and from memory
+    macs: int  # multiply-accumulates, those of recomputed halos included
+    peak_bits: int  # the most that is on the chip at a time
 
 
 @dataclass(frozen=True, slots=True)

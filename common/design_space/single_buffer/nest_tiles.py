@@ -30,19 +30,13 @@ OPERANDS = ("input", "weight", "output")
 
 @dataclass(frozen=True, slots=True)
 class NestTiling:
-    """One way to compute a contraction.
+    """One way to compute a contraction."""
 
-    Attributes:
-        tile: extent of the tile along K, C, P and Q; one image and one group at a time, and the whole window.
-        order: loops over tiles, outermost first.
-        moved_bits: bits to and from memory of each operand.
-        peak_bits: bits of one tile of each operand.
-    """
-
+    # Extent of the tile along K, C, P and Q; one image and one group at a time, and the whole window
     tile: tuple[int, int, int, int]
-    order: str
-    moved_bits: tuple[int, int, int]
-    peak_bits: int
+    order: str  # loops over tiles, outermost first
+    moved_bits: tuple[int, int, int]  # bits to and from memory of each operand
+    peak_bits: int  # bits of one tile of each operand
 
 
 def orders() -> tuple[str, ...]:

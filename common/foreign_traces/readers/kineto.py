@@ -35,21 +35,17 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TorchCalls:
-    """The calls of one run, in order, and of all runs the times.
-
-    Attributes:
-        times_us: a row per run.
-        has_steps: whether the profile says where runs begin; otherwise they are the shortest repetition of calls.
-        training_share: share of the time of all operators that is in gradients and optimizers, which are left out.
-    """
+    """The calls of one run, in order, and of all runs the times."""
 
     calls: tuple[TorchCall, ...]
-    times_us: tuple[tuple[float, ...], ...]
+    times_us: tuple[tuple[float, ...], ...]  # a row per run
     start_us: tuple[float, ...]
     run_us: tuple[float, ...]
     has_kernels: bool
     left_out: int
+    # Whether the profile says where runs begin; otherwise they are the shortest repetition of calls
     has_steps: bool = False
+    # Share of the time of all operators that is in gradients and optimizers, which are left out
     training_share: float = 0.0
 
     def merged(self, count: int) -> TorchCalls:

@@ -180,24 +180,15 @@ class _GreedySearch:
 
 @dataclass(frozen=True, slots=True)
 class GroupClass:
-    """Groups that could share one kernel, such as all 3x3 convolutions. None is unknown.
-
-    Attributes:
-        groups: the items of each group.
-        latency_share: share of the host run of all groups together.
-        energy_share: share of its energy.
-        is_regular: whether it is a dense contraction with known work.
-        intensity_flop_per_byte: FLOPs over the bytes that cross the borders of the groups.
-        fused_share: share of the unfused traffic that stays within the groups.
-    """
+    """Groups that could share one kernel, such as all 3x3 convolutions. None is unknown."""
 
     label: str
-    groups: tuple[tuple[int, ...], ...]
-    latency_share: float | None
-    energy_share: float | None
-    is_regular: bool
-    intensity_flop_per_byte: float | None
-    fused_share: float | None
+    groups: tuple[tuple[int, ...], ...]  # the items of each group
+    latency_share: float | None  # share of the host run of all groups together
+    energy_share: float | None  # share of its energy
+    is_regular: bool  # whether it is a dense contraction with known work
+    intensity_flop_per_byte: float | None  # FLOPs over the bytes that cross the borders of the groups
+    fused_share: float | None  # share of the unfused traffic that stays within the groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,24 +16,17 @@ JobKey = tuple[JobKind, int]  # kind, and index of the host's item, of the call'
 
 @dataclass(slots=True)
 class Job:
-    """Work that occupies a resource.
+    """Work that occupies a resource."""
 
-    Attributes:
-        key: kind and index; of the host, that of the first item.
-        launch_us: part of the duration before a kernel works.
-        after: jobs that come first, each with a delay after its finish; a negative one waits for a part of that job.
-        tail_us: time after the finish until its result can be used.
-        items: items that the host computes one after the other as this job.
-    """
-
-    key: JobKey
+    key: JobKey  # kind and index; of the host, that of the first item
     resource: str
     label: str
     duration_us: float
-    launch_us: float = 0.0
+    launch_us: float = 0.0  # part of the duration before a kernel works
+    # Jobs that come first, each with a delay after its finish; a negative one waits for a part of that job
     after: list[tuple[int, float]] = field(default_factory=list)
-    tail_us: float = 0.0
-    items: tuple[int, ...] = ()
+    tail_us: float = 0.0  # time after the finish until its result can be used
+    items: tuple[int, ...] = ()  # items that the host computes one after the other as this job
 
 
 def list_schedule(jobs: Sequence[Job]) -> list[float]:

@@ -27,23 +27,17 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class OffloadFlow:
-    """A tensor that one item writes and others read; weights have no flow.
-
-    Attributes:
-        producer: index of the item that writes it, or None for a graph input, which is on the host from the start.
-        is_output: whether it must be on the host at the end.
-        h2d_convert_us: conversion to the card's number format, on the card, after the transfer.
-        d2h_convert_us: conversion to the host's number format, on the card, before the transfer.
-    """
+    """A tensor that one item writes and others read; weights have no flow."""
 
     tensor: str
+    # Index of the item that writes it, or None for a graph input, which is on the host from the start
     producer: int | None
     consumers: tuple[int, ...]
-    is_output: bool
+    is_output: bool  # whether it must be on the host at the end
     h2d_us: ThreePoint
     d2h_us: ThreePoint
-    h2d_convert_us: ThreePoint = NONE
-    d2h_convert_us: ThreePoint = NONE
+    h2d_convert_us: ThreePoint = NONE  # conversion to the card's number format, on the card, after the transfer
+    d2h_convert_us: ThreePoint = NONE  # conversion to the host's number format, on the card, before the transfer
 
     @property
     def times_us(self) -> tuple[ThreePoint, ...]:
@@ -56,19 +50,15 @@ class OffloadFlow:
 
 @dataclass(frozen=True, slots=True)
 class EngineType:
-    """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time.
-
-    Attributes:
-        spans_regions: whether an instance may be divided over several regions.
-        launch_per: which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host.
-            ``engine``: those that read something that no call on this engine wrote. The engine fetches its own
-            instructions, but somebody must start it: at least once, whoever feeds it.
-    """
+    """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time."""
 
     name: str
     resources: Resources
-    spans_regions: bool
+    spans_regions: bool  # whether an instance may be divided over several regions
     max_instances: int = 1
+    # Which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host. ``engine``:
+    # those that read something that no call on this engine wrote. The engine fetches its own instructions, but somebody
+    # must start it: at least once, whoever feeds it.
     launch_per: LaunchRule = "call"
 
 
@@ -80,20 +70,15 @@ class RegionBudget:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to compute items on the card as one call: a fused group, or a chain of groups.
-
-    Attributes:
-        covers: indices of its items, ascending.
-        weight_bytes: weights that stay in the card's memory from run to run.
-        reads_host: whether it also reads a tensor that never is on the card, and that is no flow of the problem.
-    """
+    """A way to compute items on the card as one call: a fused group, or a chain of groups."""
 
     name: str
-    covers: tuple[int, ...]
+    covers: tuple[int, ...]  # indices of its items, ascending
     engine: int
     time_us: ThreePoint
     launch_us: ThreePoint
-    weight_bytes: int
+    weight_bytes: int  # weights that stay in the card's memory from run to run
+    # Whether it also reads a tensor that never is on the card, and that is no flow of the problem
     reads_host: bool = False
 
 

@@ -29,15 +29,11 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The calls on the card; all other items stay on the host.
+    """The calls on the card; all other items stay on the host."""
 
-    Attributes:
-        calls: chosen options, no item covered twice.
-        order: calls and transfers by start; each resource keeps this order. None: first come, first served.
-    """
-
-    calls: tuple[KernelCall, ...] = ()
+    calls: tuple[KernelCall, ...] = ()  # chosen options, no item covered twice
     regions: Floorplan = ()
+    # Calls and transfers by start; each resource keeps this order. None: first come, first served.
     order: tuple[JobKey, ...] | None = None
 
 

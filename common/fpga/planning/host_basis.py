@@ -18,17 +18,12 @@ HostKind = Literal["profiled", "scaled", "measured"]
 
 @dataclass(frozen=True, slots=True)
 class HostBasis:
-    """Where the host's times of a plan come from.
+    """Where the host's times of a plan come from."""
 
-    Attributes:
-        kind: the source: the profile, the profile times a factor, or a profile on the host of the plan.
-        processor: name of the processor on which the times were measured.
-        scaling: the factor and its source, in words; empty without one.
-    """
-
+    # The source: the profile, the profile times a factor, or a profile on the host of the plan
     kind: HostKind = "profiled"
-    processor: str = ""
-    scaling: str = ""
+    processor: str = ""  # name of the processor on which the times were measured
+    scaling: str = ""  # the factor and its source, in words; empty without one
 
     @property
     def measured_on(self) -> str:

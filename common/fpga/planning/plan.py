@@ -39,25 +39,18 @@ def is_judged(workload: Workload, request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan with its baselines.
-
-    Attributes:
-        problem: that of the formulation with the times in force, given kernel speedups applied.
-        solution: result of the search, which uses the models' times only.
-        schedules: one inference in each of :data:`CASES`.
-        rule: plan of the rule of thumb, which judges ``classes``.
-    """
+    """A plan with its baselines."""
 
     workload: Workload
     request: Request
     formulation: Formulation
-    problem: Problem
-    solution: Solution
+    problem: Problem  # that of the formulation with the times in force, given kernel speedups applied
+    solution: Solution  # result of the search, which uses the models' times only
     kernels: tuple[PlannedKernel, ...]
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[Schedule, ...]  # one inference in each of :data:`CASES`
     greedy_us: float
     classes: tuple[GroupClass, ...]
-    rule: Assignment
+    rule: Assignment  # plan of the rule of thumb, which judges ``classes``
 
     @property
     def likely(self) -> Schedule:

@@ -19,31 +19,19 @@ NamedCalls = Mapping[str, Sequence[KernelCall]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedKernel:
-    """One engine on the board, with the sum of its calls in one run.
+    """One engine on the board, with the sum of its calls in one run."""
 
-    Attributes:
-        name: K1, K2, …; K1 replaces the most host latency.
-        region: of the board; None if it spans several.
-        options: indices of the options that it computes.
-        cycles: of all calls; None if a speedup was given, from which cycles do not follow.
-        time_us: of all calls, without launches.
-        bound: what limits the largest part of the likely time; None if a speedup was given.
-        flops: as counted on the card.
-        moved_bytes: between the chip and the card's memory.
-        power_w, energy_uj: of the card while the kernel works.
-    """
-
-    name: str
+    name: str  # K1, K2, …; K1 replaces the most host latency
     engine: Engine
     lane: str
-    region: str | None
-    options: tuple[int, ...]
-    cycles: ThreePoint | None
-    time_us: ThreePoint
-    bound: Bound | None
-    flops: int
-    moved_bytes: int
-    power_w: ThreePoint
+    region: str | None  # of the board; None if it spans several
+    options: tuple[int, ...]  # indices of the options that it computes
+    cycles: ThreePoint | None  # of all calls; None if a speedup was given, from which cycles do not follow
+    time_us: ThreePoint  # of all calls, without launches
+    bound: Bound | None  # what limits the largest part of the likely time; None if a speedup was given
+    flops: int  # as counted on the card
+    moved_bytes: int  # between the chip and the card's memory
+    power_w: ThreePoint  # of the card while the kernel works
     energy_uj: ThreePoint
 
 

@@ -38,23 +38,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
-    """An offload problem in plain values, and the meaning of its indices.
-
-    Attributes:
-        engines: by engine index of the problem.
-        offers: by option index of the problem.
-        names: of the candidates: G1, G2, … for groups by falling host latency, C1, C2, … for chains in graph order.
-        item_of: item of the problem for each group.
-        host_bytes: size of each tensor that may cross the link, in the model's number format.
-    """
+    """An offload problem in plain values, and the meaning of its indices."""
 
     problem: Problem
     candidates: tuple[TaskCandidate, ...]
-    engines: tuple[Engine, ...]
-    offers: tuple[Offer, ...]
+    engines: tuple[Engine, ...]  # by engine index of the problem
+    offers: tuple[Offer, ...]  # by option index of the problem
+    # Of the candidates: G1, G2, … for groups by falling host latency, C1, C2, … for chains in graph order
     names: tuple[str, ...]
-    item_of: Mapping[int, int]
-    host_bytes: Mapping[str, int]
+    item_of: Mapping[int, int]  # item of the problem for each group
+    host_bytes: Mapping[str, int]  # size of each tensor that may cross the link, in the model's number format
 
 
 def formulate(

@@ -33,34 +33,23 @@ LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request of a plan.
-
-    Attributes:
-        launch_per: whether the host launches each group, or each phase on the card.
-        thresholds: of the rule of thumb, a baseline.
-        given_speedups: known speedups of kernels over the host, by kernel name.
-        overlay: an overlay engine that the plan may use besides the engines of the catalogue.
-        watch: ends the search when its time is up, and hears how far it has come.
-        objective: what the reader asks for first; ``throughput`` also fills the board with several arrays.
-        designs: arrays for the board, of which the plan may use the quickest.
-        has_own_arrays: whether the plan may use arrays of the catalogue as well.
-        wider: layers that the plan computes in a wider format than ``precision``.
-        has_chains: whether a call may compute several groups, whose tensors stay on the chip; not in a hand-off.
-    """
+    """The request of a plan."""
 
     board: Board
     precision: str
-    launch_per: LaunchPer
-    thresholds: Thresholds
-    given_speedups: Mapping[str, float]
+    launch_per: LaunchPer  # whether the host launches each group, or each phase on the card
+    thresholds: Thresholds  # of the rule of thumb, a baseline
+    given_speedups: Mapping[str, float]  # known speedups of kernels over the host, by kernel name
     effort: Effort
-    overlay: OverlayEngine | None = None
-    watch: Watch = field(default_factory=Endless)
+    overlay: OverlayEngine | None = None  # an overlay engine that the plan may use besides the engines of the catalogue
+    watch: Watch = field(default_factory=Endless)  # ends the search when its time is up, and hears how far it has come
     host: HostBasis = field(default_factory=HostBasis)
+    # What the reader asks for first; ``throughput`` also fills the board with several arrays
     objective: Objective = "latency"
-    designs: tuple[ArrayDesign, ...] = ()
-    has_own_arrays: bool = True
-    wider: WiderLayers | None = None
+    designs: tuple[ArrayDesign, ...] = ()  # arrays for the board, of which the plan may use the quickest
+    has_own_arrays: bool = True  # whether the plan may use arrays of the catalogue as well
+    wider: WiderLayers | None = None  # layers that the plan computes in a wider format than ``precision``
+    # Whether a call may compute several groups, whose tensors stay on the chip; not in a hand-off
     has_chains: bool = True
 
     @property

@@ -32,28 +32,19 @@ TimedLayer = tuple[OverlayLayersRow, OverlayStep | None]  # without a step: on t
 
 @dataclass(frozen=True, slots=True)
 class WholeModel:
-    """A network on an engine.
-
-    Attributes:
-        batch: images that are computed together, one on each engine.
-        latency_us: of one batch, from the first image's pixels to the last image's scores.
-        frames_per_second: with the configured number of host threads, each with a batch in flight.
-        pipelined_frames_per_second: with enough host threads that the engines never wait.
-        roofline_us: the larger of work over peak and compulsory bytes over bandwidth: a bound, not an estimate.
-        layers: ``unit`` is array, window or host. Bytes are those of one image in int8.
-    """
+    """A network on an engine."""
 
     engine: str
     board: str
-    batch: int
-    latency_us: ThreePoint
-    frames_per_second: ThreePoint
-    pipelined_frames_per_second: ThreePoint
+    batch: int  # images that are computed together, one on each engine
+    latency_us: ThreePoint  # of one batch, from the first image's pixels to the last image's scores
+    frames_per_second: ThreePoint  # with the configured number of host threads, each with a batch in flight
+    pipelined_frames_per_second: ThreePoint  # with enough host threads that the engines never wait
     engine_us: float
     host_us: float
-    roofline_us: float
+    roofline_us: float  # the larger of work over peak and compulsory bytes over bandwidth: a bound, not an estimate
     macs: int
-    layers: list[OverlayLayersRow]
+    layers: list[OverlayLayersRow]  # ``unit`` is array, window or host. Bytes are those of one image in int8.
     notes: tuple[str, ...]
 
 

@@ -30,27 +30,17 @@ class FrameCall:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One inference of a stream.
+    """One inference of a stream."""
 
-    Attributes:
-        calls: on the card, in the host's order.
-        host_us: of the steps that stay on the host.
-        convert_in_us: of all conversions to number formats of the card, one after the other.
-        convert_out_us: of those to the host's.
-        link_bytes: over the link, both ways.
-        live_bytes: most bytes of activations in the card's memory at one moment.
-        tensors: activations that may stay on the chip.
-    """
-
-    calls: tuple[FrameCall, ...]
-    host_us: ThreePoint = NOTHING
+    calls: tuple[FrameCall, ...]  # on the card, in the host's order
+    host_us: ThreePoint = NOTHING  # of the steps that stay on the host
     to_card_us: ThreePoint = NOTHING
     to_host_us: ThreePoint = NOTHING
-    convert_in_us: ThreePoint = NOTHING
-    convert_out_us: ThreePoint = NOTHING
-    link_bytes: int = 0
-    live_bytes: int = 0
-    tensors: tuple[FrameTensor, ...] = ()
+    convert_in_us: ThreePoint = NOTHING  # of all conversions to number formats of the card, one after the other
+    convert_out_us: ThreePoint = NOTHING  # of those to the host's
+    link_bytes: int = 0  # over the link, both ways
+    live_bytes: int = 0  # most bytes of activations in the card's memory at one moment
+    tensors: tuple[FrameTensor, ...] = ()  # activations that may stay on the chip
 
     @property
     def tasks(self) -> tuple[Task, ...]:

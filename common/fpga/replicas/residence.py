@@ -144,20 +144,13 @@ def memory_of(pages: int, room: Resources, bytes_per_cycle: float) -> Resources 
 
 @dataclass(frozen=True, slots=True)
 class ResidentCandidate:
-    """What may stay on the chip from one call of a frame to another: the pages that it takes, and the bytes it saves.
+    """What may stay on the chip from one call of a frame to another: the pages it takes, and the bytes it saves."""
 
-    Attributes:
-        content: an activation, or the position of the call whose weights stay for all frames.
-        first: position of the first call with its pages in use.
-        last: that of the last one.
-        saved_bytes: over the ports, of the calls over all their frames.
-    """
-
-    content: FrameTensor | int
-    first: int
-    last: int
+    content: FrameTensor | int  # an activation, or the position of the call whose weights stay for all frames
+    first: int  # position of the first call with its pages in use
+    last: int  # that of the last one
     pages: int
-    saved_bytes: float
+    saved_bytes: float  # over the ports, of the calls over all their frames
 
     @property
     def saved_bytes_per_page(self) -> float:

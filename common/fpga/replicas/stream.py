@@ -54,18 +54,12 @@ LEAST_DYNAMIC_W = 1.0  # of a card whose limit its static power nearly reaches
 
 @dataclass(frozen=True, slots=True)
 class FrameStage:
-    """Calls that one replica computes of each of its frames.
+    """Calls that one replica computes of each of its frames."""
 
-    Attributes:
-        replica: it, with the memories that keep weights and activations.
-        first: index of its first call in the frame.
-        kept: activations that stay on the chip.
-    """
-
-    replica: Replica
-    first: int
+    replica: Replica  # it, with the memories that keep weights and activations
+    first: int  # index of its first call in the frame
     calls: tuple[FrameCall, ...]
-    kept: tuple[FrameTensor, ...] = ()
+    kept: tuple[FrameTensor, ...] = ()  # activations that stay on the chip
 
     @property
     def weight_bytes(self) -> int:
@@ -80,19 +74,14 @@ class FrameStage:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes.
-
-    Attributes:
-        moved_bytes: to and from the card's memory.
-        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
-    """
+    """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes."""
 
     frames: int
     busy_us: Mapping[str, ThreePoint]
     launch_count: int
     flops: int
-    moved_bytes: int
-    kept_bytes: int
+    moved_bytes: int  # to and from the card's memory
+    kept_bytes: int  # to and from memories on the chip that keep weights or activations between calls
 
     @property
     def slowest_us(self) -> ThreePoint:
@@ -165,29 +154,20 @@ class CallTimes:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStream:
-    """Frames that flow through the replicas of a board.
-
-    Attributes:
-        counts: replicas by region; empty where one array spans several.
-        stages: what each replica of a chain computes; one stage unless layers are divided.
-        chains: equal chains of stages.
-        frames: that each call computes together.
-        busy_us: time of each resource for one frame.
-        convert_us: conversions of one frame between number formats, to those of the card and to the host's.
-        latency_us: of the frames of one call, from the first transfer to the last result, in an empty pipeline.
-        memory_bytes: of weights and of the frames in flight in the card's memory.
-    """
+    """Frames that flow through the replicas of a board."""
 
     division: Division
-    counts: Mapping[str, int]
-    stages: tuple[FrameStage, ...]
-    chains: int
-    frames: int
+    counts: Mapping[str, int]  # replicas by region; empty where one array spans several
+    stages: tuple[FrameStage, ...]  # what each replica of a chain computes; one stage unless layers are divided
+    chains: int  # equal chains of stages
+    frames: int  # that each call computes together
     works: tuple[StageWork, ...]
-    busy_us: Mapping[str, ThreePoint]
+    busy_us: Mapping[str, ThreePoint]  # time of each resource for one frame
+    # Conversions of one frame between number formats, to those of the card and to the host's
     convert_us: tuple[ThreePoint, ThreePoint]
+    # Of the frames of one call, from the first transfer to the last result, in an empty pipeline
     latency_us: ThreePoint
-    memory_bytes: int
+    memory_bytes: int  # of weights and of the frames in flight in the card's memory
 
     @property
     def replica_count(self) -> int:

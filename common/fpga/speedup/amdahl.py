@@ -71,21 +71,14 @@ UNKNOWN: Cases = (None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class AmdahlTerms:
-    """Terms of Amdahl's law for one objective, each in three cases.
+    """Terms of Amdahl's law for one objective, each in three cases."""
 
-    Attributes:
-        total: on the host alone; None makes every term unknown.
-        moved: the part of it that moves to the card.
-        kernels: cost of the moved part on the card, by name; each name has a row if there are several.
-        added: overheads, by name.
-        hidden: overlapped amounts, which are subtracted, by name.
-    """
-
-    total: Sequence[float] | None
-    moved: Sequence[float]
+    total: Sequence[float] | None  # on the host alone; None makes every term unknown
+    moved: Sequence[float]  # the part of it that moves to the card
+    # Cost of the moved part on the card, by name; each name has a row if there are several
     kernels: Mapping[str, Sequence[float]]
-    added: Mapping[str, Sequence[float]]
-    hidden: Mapping[str, Sequence[float]]
+    added: Mapping[str, Sequence[float]]  # overheads, by name
+    hidden: Mapping[str, Sequence[float]]  # overlapped amounts, which are subtracted, by name
 
     @property
     def amounts(self) -> dict[str, Sequence[float]]:

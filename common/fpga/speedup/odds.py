@@ -19,20 +19,15 @@ BY_CHANCE = 0.454 * (PARTS - 1) / (DRAWS - PARTS)
 
 @dataclass(frozen=True, slots=True)
 class TermInformation:
-    """The influence of a term on the gain, and the value of knowing the term.
-
-    Attributes:
-        variance_share: share of the variance of the gain's logarithm that this term alone explains (Sobol' 1993).
-        pays_probability: probability of a gain if the term has its likely value: from the eighth of the draws around
-            it.
-        value: expected saving of one inference beyond today's better decision, if the term were known before the
-            decision (the expected value of partial perfect information; Strong, Oakley 2013, Medical Decision Making
-            33(6)), in the unit of the objective.
-    """
+    """The influence of a term on the gain, and the value of knowing the term."""
 
     term: str
-    variance_share: float
+    variance_share: float  # share of the variance of the gain's logarithm that this term alone explains (Sobol' 1993)
+    # Probability of a gain if the term has its likely value: from the eighth of the draws around it
     pays_probability: float
+    # Expected saving of one inference beyond today's better decision, if the term were known before the decision (the
+    # expected value of partial perfect information; Strong, Oakley 2013, Medical Decision Making 33(6)), in the unit of
+    # the objective
     value: float
 
 

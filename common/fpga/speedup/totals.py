@@ -20,20 +20,13 @@ class HostRun:
 
     The part that stays on the host is the same before and after, so it has the same case on both sides. A plan that
     moves nothing changes nothing in any case.
-
-    Attributes:
-        latency_us: of the whole inference, the gap between nodes included.
-        energy_uj: of the whole inference; None is unknown.
-        static_power_w: power of the host while it waits, in the likely case; None is unknown.
-        offloaded_us: host time of the part that moves.
-        offloaded_uj: host energy of the part that moves, in the likely case; None is unknown.
     """
 
-    latency_us: ThreePoint
-    energy_uj: ThreePoint | None
-    static_power_w: float | None
-    offloaded_us: ThreePoint
-    offloaded_uj: float | None
+    latency_us: ThreePoint  # of the whole inference, the gap between nodes included
+    energy_uj: ThreePoint | None  # of the whole inference; None is unknown
+    static_power_w: float | None  # power of the host while it waits, in the likely case; None is unknown
+    offloaded_us: ThreePoint  # host time of the part that moves
+    offloaded_uj: float | None  # host energy of the part that moves, in the likely case; None is unknown
 
     @property
     def rest_us(self) -> ThreePoint:
@@ -62,24 +55,16 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True)
 class CaseTotals:
-    """One inference under the plan in one case: sums over its calls and transfers, and its finish.
+    """One inference under the plan in one case: sums over its calls and transfers, and its finish."""
 
-    Attributes:
-        kernel_us: of all kernels, without launches.
-        transfer_us: over the link, both directions.
-        conversion_us: between the number formats of model and kernels.
-        finish_us: end of the schedule, in which host, link and engines overlap where data allow.
-        busy_us: by resource: ``host``, ``h2d``, ``d2h``, and each engine by name with its launches.
-        finish_without_launch_us: finish of the same assignment with free launches; None if not computed.
-    """
-
-    kernel_us: float
-    transfer_us: float
-    conversion_us: float
+    kernel_us: float  # of all kernels, without launches
+    transfer_us: float  # over the link, both directions
+    conversion_us: float  # between the number formats of model and kernels
     launch_us: float
-    finish_us: float
-    busy_us: Mapping[str, float]
+    finish_us: float  # end of the schedule, in which host, link and engines overlap where data allow
+    busy_us: Mapping[str, float]  # by resource: ``host``, ``h2d``, ``d2h``, and each engine by name with its launches
     launch_count: int
+    # Finish of the same assignment with free launches; None if not computed
     finish_without_launch_us: float | None = None
 
     def overlap_us(self, rest_us: float) -> float:
@@ -100,20 +85,13 @@ class CaseTotals:
 
 @dataclass(frozen=True, slots=True)
 class CardWork:
-    """Work on the card: of one kernel, or of one inference.
+    """Work on the card: of one kernel, or of one inference."""
 
-    Attributes:
-        flops: floating-point or integer operations by number format, two per MAC.
-        memory_bytes: between the chip and the card's memory.
-        link_bytes: between host and card.
-        weight_bytes: loaded into the card's memory once, before the first inference.
-        on_chip_bytes: through buffers on the chip; None means one write and one read of every byte from memory.
-    """
-
-    flops: Mapping[str, int]
-    memory_bytes: int
-    link_bytes: int = 0
-    weight_bytes: int = 0
+    flops: Mapping[str, int]  # floating-point or integer operations by number format, two per MAC
+    memory_bytes: int  # between the chip and the card's memory
+    link_bytes: int = 0  # between host and card
+    weight_bytes: int = 0  # loaded into the card's memory once, before the first inference
+    # Through buffers on the chip; None means one write and one read of every byte from memory
     on_chip_bytes: int | None = None
 
     @property
@@ -131,20 +109,13 @@ def added(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Power, memory and link of a board.
+    """Power, memory and link of a board."""
 
-    Attributes:
-        static_w: power with the shell loaded and no kernel running.
-        memory_kind: as the board names it, such as ``hbm`` or ``ddr4``.
-        link_kind: ``pcie`` or ``shared_memory``.
-        link_bytes_per_s: one direction, as measured.
-    """
-
-    static_w: ThreePoint
+    static_w: ThreePoint  # power with the shell loaded and no kernel running
     limit_w: float
-    memory_kind: str
-    link_kind: str
-    link_bytes_per_s: ThreePoint
+    memory_kind: str  # as the board names it, such as ``hbm`` or ``ddr4``
+    link_kind: str  # ``pcie`` or ``shared_memory``
+    link_bytes_per_s: ThreePoint  # one direction, as measured
 
     @classmethod
     def of_board(cls, board: Board) -> Card:

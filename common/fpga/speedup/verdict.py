@@ -18,19 +18,12 @@ Judgement = Literal[
 
 @dataclass(frozen=True, slots=True)
 class JudgedHost:
-    """The host that a verdict is about.
+    """The host that a verdict is about."""
 
-    Attributes:
-        basis: profiled, scaled or measured: where its times come from.
-        name: the host, and where its times come from, in words.
-        doubts: why its times decide nothing.
-        mismatch: why they say nothing about the host of the board; empty if they do.
-    """
-
-    basis: str = "profiled"
-    name: str = ""
-    doubts: tuple[str, ...] = ()
-    mismatch: str = ""
+    basis: str = "profiled"  # profiled, scaled or measured: where its times come from
+    name: str = ""  # the host, and where its times come from, in words
+    doubts: tuple[str, ...] = ()  # why its times decide nothing
+    mismatch: str = ""  # why they say nothing about the host of the board; empty if they do
 
     @property
     def obstacle(self) -> Judgement | None:

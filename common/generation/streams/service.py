@@ -61,17 +61,12 @@ class OwnCalls:
 
 @dataclass(slots=True)
 class SharedCalls:
-    """The streams in flight have the first rows of shared buffers, and one call gives all of them a token.
-
-    Attributes:
-        rows: the buffer of each cache, with a row for each stream in flight.
-        order: the stream of each row.
-    """
+    """The streams in flight have the first rows of shared buffers, and one call gives all of them a token."""
 
     calls: Calls
     seed: int
-    rows: dict[str, Array]
-    order: list[TokenStream] = field(default_factory=list)
+    rows: dict[str, Array]  # the buffer of each cache, with a row for each stream in flight
+    order: list[TokenStream] = field(default_factory=list)  # the stream of each row
     held: dict[int, tuple[int, int]] = field(default_factory=dict)  # past and token of each stream
 
     @classmethod

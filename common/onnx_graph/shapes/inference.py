@@ -28,20 +28,16 @@ LARGEST_PROPAGATED = 65_536  # elements of a graph's input, or of any tensor wit
 
 @dataclass(slots=True)
 class Learned:
-    """The outcome of inference at one binding of a model's dimensions, for the other bindings.
+    """The outcome of inference at one binding of a model's dimensions, for the other bindings."""
 
-    Attributes:
-        region: the model's region with any types, from which the others take their nodes.
-        first: the state at the first binding. A shape that is unknown there is unknown over symbols, too.
-        budget: what may still be computed of values, at all bindings together.
-        has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
-    """
-
-    region: Region | None = None
+    region: Region | None = None  # the model's region with any types, from which the others take their nodes
     constants: dict[str, Array | None] = field(default_factory=dict)
+    # The state at the first binding. A shape that is unknown there is unknown over symbols, too.
     first: InferenceState | None = None
     bounds: InferenceState | None = None
+    # What may still be computed of values, at all bindings together
     budget: EvaluationBudget = field(default_factory=EvaluationBudget)
+    # Whether to seek bounds: all is known at the first binding, or a bound completes a shape there
     has_bounds: bool = True
 
     def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:

@@ -21,26 +21,22 @@ class InferenceState:
 
     Inference at a further binding of the dimensions knows the first one. It keeps the result of a node whose
     operands are the same, and what was unknown there need not be known here.
-
-    Attributes:
-        passes: how often each body runs in one execution of its owner, and at most; None is unknown.
-        changing: the shapes of the carried values that change from pass to pass, without the extents that change.
-        bodies: how often each body runs, by name; filled when all else is inferred.
-        bounded: whether a shape that depends on data is its upper bound instead of unknown.
-        inferred: names of the nodes outside bodies whose results ONNX's inference of the whole graph left unknown.
-        first: the state at the first binding; None there.
-        changed: names of the values outside bodies that are not as at the first binding, filled in graph order.
     """
 
     opsets: Mapping[str, int]
     values: Values
     types: dict[str, ValueType]
+    # How often each body runs in one execution of its owner, and at most; None is unknown
     passes: dict[str, tuple[Count | None, Count | None]] = field(default_factory=dict)
+    # The shapes of the carried values that change from pass to pass, without the extents that change
     changing: dict[str, Shape] = field(default_factory=dict)
+    # How often each body runs, by name; filled when all else is inferred
     bodies: dict[str, Body] = field(default_factory=dict)
-    bounded: bool = False
+    bounded: bool = False  # whether a shape that depends on data is its upper bound instead of unknown
+    # Names of the nodes outside bodies whose results ONNX's inference of the whole graph left unknown
     inferred: set[str] = field(default_factory=set)
-    first: InferenceState | None = None
+    first: InferenceState | None = None  # the state at the first binding; None there
+    # Names of the values outside bodies that are not as at the first binding, filled in graph order
     changed: set[str] = field(default_factory=set)
 
     def tensor_type(self, name: str) -> TensorType:

@@ -23,21 +23,16 @@ from common.onnx_graph.shapes.types import Array, TensorType, Value, ValueType
 
 @dataclass(slots=True)
 class Values:
-    """Known values by tensor name; ``find`` returns None for a value that only a run of the model gives.
+    """Known values by tensor name; ``find`` returns None for a value that only a run of the model gives."""
 
-    Attributes:
-        types: known type and shape of every value; grows while the model is inferred.
-        known: values found so far; None for a value that cannot be found.
-        constants: values of the constants found so far, which hold at any sizes.
-        budget: what may still be computed.
-    """
-
-    types: Mapping[str, ValueType]
+    types: Mapping[str, ValueType]  # known type and shape of every value; grows while the model is inferred
     opsets: Mapping[str, int]
     given: Mapping[str, Array]
+    # Values found so far; None for a value that cannot be found
     known: dict[str, Value | None] = field(default_factory=dict)
+    # Values of the constants found so far, which hold at any sizes
     constants: dict[str, Array | None] = field(default_factory=dict)
-    budget: EvaluationBudget = field(default_factory=EvaluationBudget)
+    budget: EvaluationBudget = field(default_factory=EvaluationBudget)  # what may still be computed
     _writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _read: dict[str, list[str]] = field(default_factory=dict)

@@ -26,20 +26,13 @@ def activation_flops(operation: Operation) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Operands and layout of a kind of convolution.
-
-    Attributes:
-        bias: operand of the bias, which adds one FLOP per output; None where the operator has none.
-        is_transposed: whether every input value meets the whole kernel; cropping does not reduce the MACs.
-        is_fused: whether operand 3 is a sum (one FLOP per output), and an attribute names an activation.
-        flops: further FLOPs per output.
-    """
+    """Operands and layout of a kind of convolution."""
 
     weight: int = 1
-    bias: int | None = 2
-    is_transposed: bool = False
-    is_fused: bool = False
-    flops: int = 0
+    bias: int | None = 2  # operand of the bias, which adds one FLOP per output; None where the operator has none
+    is_transposed: bool = False  # whether every input value meets the whole kernel; cropping does not reduce the MACs
+    is_fused: bool = False  # whether operand 3 is a sum (one FLOP per output), and an attribute names an activation
+    flops: int = 0  # further FLOPs per output
 
 
 PLAIN, FUSED, QUANTIZED = Form(), Form(is_fused=True), Form(weight=3, bias=8, flops=REQUANTIZE)

@@ -41,21 +41,17 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Work and traffic of one execution, as a formula returns them.
-
-    Attributes:
-        dequantized: packed weights that are dequantized, of ``DEQUANTIZE`` FLOPs each, which are not in the FLOPs.
-        gemm: the contraction, where all MACs are a single one: batch · M · K · N = MACs.
-        reads: bytes read of an operand, by its index, where they differ from its size.
-        writes: bytes written of an output, by its index, where they differ from its size.
-    """
+    """Work and traffic of one execution, as a formula returns them."""
 
     macs: Count = 0
     other_flops: Count = 0
-    gemm: Gemm | None = None
+    gemm: Gemm | None = None  # the contraction, where all MACs are a single one: batch · M · K · N = MACs
+    # Packed weights that are dequantized, of ``DEQUANTIZE`` FLOPs each, which are not in the FLOPs
     dequantized: Count = 0
     moves_nothing: bool = False
+    # Bytes read of an operand, by its index, where they differ from its size
     reads: Mapping[int, Count | None] = field(default_factory=dict)
+    # Bytes written of an output, by its index, where they differ from its size
     writes: Mapping[int, Count | None] = field(default_factory=dict)
 
     def plus(self, flops: Count) -> Cost:

@@ -39,16 +39,11 @@ def _with_new_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass(frozen=True, slots=True)
 class FloatModel:
-    """A prepared model.
-
-    Attributes:
-        nodes: contractions that can be quantized, by name.
-        tensors: operands and results of each node.
-    """
+    """A prepared model."""
 
     path: Path
-    nodes: tuple[str, ...]
-    tensors: dict[str, frozenset[str]]
+    nodes: tuple[str, ...]  # contractions that can be quantized, by name
+    tensors: dict[str, frozenset[str]]  # operands and results of each node
     op_types: dict[str, str]
 
     def proto(self) -> onnx.ModelProto:

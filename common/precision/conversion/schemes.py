@@ -41,26 +41,18 @@ ENGINE_FORMAT, ON_ENGINE = "int8", "whole network, on the engine"
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One scheme.
+    """One scheme."""
 
-    Attributes:
-        number_format: as plans name it.
-        name: what distinguishes it from other schemes for the same format.
-        make: takes a prepared model, its calibration, the nodes to convert and the target, and writes the model.
-        activations: whether activations have the format, too, so that a board could compute in it.
-        is_handed_on: whether its model may become the one that other stages take.
-        converts_all: whether the tool converts every given node; if not, it converts only those that it knows.
-        is_for: whether the scheme is one of its own for a model.
-        outputs_of: runs a written model on samples, and returns its float outputs; as ONNX Runtime, or as the engine.
-    """
-
-    number_format: str
-    name: str
+    number_format: str  # as plans name it
+    name: str  # what distinguishes it from other schemes for the same format
+    # Takes a prepared model, its calibration, the nodes to convert and the target, and writes the model
     make: Callable[[FloatModel, Calibration, Sequence[str], Path], None]
-    activations: bool = True
+    activations: bool = True  # whether activations have the format, too, so that a board could compute in it
+    # Whether the tool converts every given node; if not, it converts only those that it knows
     converts_all: bool = False
-    is_handed_on: bool = True
-    is_for: Callable[[FloatModel], bool] = lambda model: True
+    is_handed_on: bool = True  # whether its model may become the one that other stages take
+    is_for: Callable[[FloatModel], bool] = lambda model: True  # whether the scheme is one of its own for a model
+    # Runs a written model on samples, and returns its float outputs; as ONNX Runtime, or as the engine
     outputs_of: Outputs = outputs_of
 
 

@@ -29,20 +29,15 @@ SCORES = ("logit", "score", "prob")
 
 @dataclass(frozen=True, slots=True)
 class OutputJudgement:
-    """An output in a format.
-
-    Attributes:
-        sqnr_db: see :func:`common.precision.judgement.measures.signal_to_noise_db`.
-        top_1, top_5: share of samples whose likeliest class in float is also the likeliest class in the format, or is
-            among its five likeliest; None for outputs that are no scores of classes.
-        accuracy: share of samples whose label is the likeliest class; None without labels.
-    """
+    """An output in a format."""
 
     distance: OutputDistance
-    sqnr_db: float | None
+    sqnr_db: float | None  # see :func:`common.precision.judgement.measures.signal_to_noise_db`
+    # Share of samples whose likeliest class in float is also the likeliest class in the format, or is among its five
+    # likeliest; None for outputs that are no scores of classes
     top_1: Share | None = None
     top_5: Share | None = None
-    accuracy: Share | None = None
+    accuracy: Share | None = None  # share of samples whose label is the likeliest class; None without labels
 
     @property
     def is_lost(self) -> bool:
@@ -52,16 +47,11 @@ class OutputJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The outputs in float on all samples.
-
-    Attributes:
-        outputs: floats by name, all samples along the first axis.
-        scores: name of the output with scores of classes; None where there is none.
-    """
+    """The outputs in float on all samples."""
 
     samples: Samples
-    outputs: Mapping[str, Array]
-    scores: str | None
+    outputs: Mapping[str, Array]  # floats by name, all samples along the first axis
+    scores: str | None  # name of the output with scores of classes; None where there is none
 
     @property
     def main(self) -> str:

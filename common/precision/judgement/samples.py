@@ -28,20 +28,13 @@ MOST_CALIBRATING = 32  # runs
 
 @dataclass(frozen=True, slots=True)
 class SampleFiles:
-    """Where samples come from.
+    """Where samples come from."""
 
-    Attributes:
-        inputs: a .npy file for each input, the samples along its first axis.
-        archive: a .npz file with an array for each input, and ``labels``.
-        images: a folder of images, or one image.
-        labels: a .npy file with the class of each sample.
-    """
-
-    inputs: Mapping[str, Path]
-    archive: Path | None = None
-    images: Path | None = None
+    inputs: Mapping[str, Path]  # a .npy file for each input, the samples along its first axis
+    archive: Path | None = None  # a .npz file with an array for each input, and ``labels``
+    images: Path | None = None  # a folder of images, or one image
     normalization: str = "imagenet"
-    labels: Path | None = None
+    labels: Path | None = None  # a .npy file with the class of each sample
 
     @property
     def are_given(self) -> bool:
@@ -50,21 +43,14 @@ class SampleFiles:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Inputs of several runs.
-
-    Attributes:
-        source: ``given`` or ``random``.
-        labels: the class of each sample, (samples,) or (samples, positions); None: unknown.
-        drawn: inputs that were drawn, although others were given.
-        places: of each run, its place among those that were loaded; empty: that which it has here.
-    """
+    """Inputs of several runs."""
 
     feeds: Sequence[Feeds]
     per_run: int
-    source: str
-    labels: Array | None = None
-    drawn: tuple[str, ...] = ()
-    places: tuple[int, ...] = ()
+    source: str  # ``given`` or ``random``
+    labels: Array | None = None  # the class of each sample, (samples,) or (samples, positions); None: unknown
+    drawn: tuple[str, ...] = ()  # inputs that were drawn, although others were given
+    places: tuple[int, ...] = ()  # of each run, its place among those that were loaded; empty: that which it has here
 
     def place(self, sample: int) -> int:
         """Return the place of a sample among those that were loaded."""

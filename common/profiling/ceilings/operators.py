@@ -32,22 +32,16 @@ FLOAT, BYTE, WIDE = np.dtype(np.float32), np.dtype(np.int8), np.dtype(np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A model with inputs ``x0``, ``x1`` … of one shape and ``kind``, and the output ``y`` of the same shape.
+    """A model with inputs ``x0``, ``x1`` … of one shape and ``kind``, and the output ``y`` of the same shape."""
 
-    Attributes:
-        roof: the ceiling that its rate measures.
-        amount: FLOPs, operations or bytes of one run.
-        output: element type of the output.
-    """
-
-    roof: str
+    roof: str  # the ceiling that its rate measures
     op_type: str
     label: str
-    amount: float
+    amount: float  # FLOPs, operations or bytes of one run
     model: bytes
     shape: Shape
     kind: Dtype = FLOAT
-    output: Dtype = FLOAT
+    output: Dtype = FLOAT  # element type of the output
     input_count: int = 1
 
     @property

@@ -90,19 +90,15 @@ class ColdStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """What a profiled session leaves.
-
-    Attributes:
-        executed: where the executed graph is saved, with its small weights: a link to a file without a name, which no
-            kill leaves behind. It is there as long as ``nameless``.
-        assigned: the nodes that the runtime gave to a compiling provider.
-    """
+    """What a profiled session leaves."""
 
     trace_file: Path
     settings: SessionSettings
+    # Where the executed graph is saved, with its small weights: a link to a file without a name, which no kill leaves
+    # behind. It is there as long as ``nameless``.
     executed: Path
     nameless: IO[bytes]
-    assigned: Sequence[AssignedNode] = ()
+    assigned: Sequence[AssignedNode] = ()  # the nodes that the runtime gave to a compiling provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +134,14 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Recorded runs of both sessions.
-
-    Attributes:
-        warmup: unprofiled runs of the requested warm-up.
-        failure: why the runs ended early; empty if they did not.
-        profiled_warmup: profiled runs of the warm-up, where all of them came after the unprofiled ones; None where the
-            sessions took turns.
-    """
+    """Recorded runs of both sessions."""
 
     plain: Recorder
     profiled: Recorder
-    warmup: int
+    warmup: int  # unprofiled runs of the requested warm-up
     cold: ColdStart
-    failure: str = ""
+    failure: str = ""  # why the runs ended early; empty if they did not
+    # Profiled runs of the warm-up, where all of them came after the unprofiled ones; None where the sessions took turns
     profiled_warmup: int | None = None
 
 

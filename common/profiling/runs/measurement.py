@@ -54,17 +54,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class SessionRuns:
-    """The stored unprofiled runs of a further session; the first ``warmup_count`` are in no statistic.
+    """The stored unprofiled runs of a further session; the first ``warmup_count`` are in no statistic."""
 
-    Attributes:
-        starts_s: on the clock of ``time.perf_counter``, which all processes of a host share.
-        failure: why the runs ended early; empty if they did not.
-    """
-
-    starts_s: Samples
+    starts_s: Samples  # on the clock of ``time.perf_counter``, which all processes of a host share
     latencies_us: Samples
     warmup_count: int
-    failure: str = ""
+    failure: str = ""  # why the runs ended early; empty if they did not
 
     @property
     def counted_us(self) -> Samples:
@@ -73,32 +68,25 @@ class SessionRuns:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Unprofiled and profiled runs, with the trace of the profiled ones.
-
-    Attributes:
-        trace: the kept runs of the trace; a lost trace has no nodes.
-        kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
-            the trace, not its latency.
-        failure: why the measurement ended early; empty if it did not.
-        bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
-        more: further sessions, each of which had a process of its own.
-        is_alternating: whether the profiled runs were made between the unprofiled ones, and not after them.
-    """
+    """Unprofiled and profiled runs, with the trace of the profiled ones."""
 
     plain: Series
     profiled: Series
-    trace: Trace
+    trace: Trace  # the kept runs of the trace; a lost trace has no nodes
     recorded: Trace
     trace_file: Path
+    # For each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in the
+    # trace, not its latency
     kept: tuple[bool, ...]
     steady: SteadyState
     cold: ColdStart
     settings: SessionSettings
-    failure: str = ""
+    failure: str = ""  # why the measurement ended early; empty if it did not
     lacks: tuple[str, ...] = ()
+    # The naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`
     bodies: Bodies = field(default_factory=dict)
-    more: tuple[SessionRuns, ...] = ()
-    is_alternating: bool = True
+    more: tuple[SessionRuns, ...] = ()  # further sessions, each of which had a process of its own
+    is_alternating: bool = True  # whether the profiled runs were made between the unprofiled ones, and not after them
 
     def failed(self, error: PipelineError) -> Measurement:
         """Return the measurement with a failure, unless it already has one."""

@@ -41,22 +41,16 @@ def _times() -> array[float]:
 
 @dataclass(slots=True)
 class PoolUse:
-    """A node's parallel loops: sums over its events in each run, zero in runs without a loop.
-
-    Attributes:
-        loop_us: time from the start to the end of the loops.
-        wait_us: part of ``loop_us`` in which the session's own thread waited.
-        helper_us: ``loop_us`` counted once for each other thread that took part.
-        helper_count: other threads that took part.
-        event_count: events with a loop.
-    """
+    """A node's parallel loops: sums over its events in each run, zero in runs without a loop."""
 
     pool_size: int
-    loop_us: array[float] = field(default_factory=_times)
+    loop_us: array[float] = field(default_factory=_times)  # time from the start to the end of the loops
+    # Part of ``loop_us`` in which the session's own thread waited
     wait_us: array[float] = field(default_factory=_times)
+    # ``loop_us`` counted once for each other thread that took part
     helper_us: array[float] = field(default_factory=_times)
-    helper_count: array[float] = field(default_factory=_times)
-    event_count: array[float] = field(default_factory=_times)
+    helper_count: array[float] = field(default_factory=_times)  # other threads that took part
+    event_count: array[float] = field(default_factory=_times)  # events with a loop
 
     def series(self) -> tuple[array[float], ...]:
         return (self.loop_us, self.wait_us, self.helper_us, self.helper_count, self.event_count)
@@ -79,18 +73,12 @@ class PoolUse:
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Bytes of the arena in a node's first run, which ``run`` numbers, each the maximum over the node's events.
-
-    Attributes:
-        peak_bytes: see :func:`observed_peak`.
-        live_bytes: requested bytes that were alive when the node began or ended.
-        allocated_bytes: bytes that the node requested less those that it gave back; at least 0.
-    """
+    """Bytes of the arena in a node's first run, which ``run`` numbers, each the maximum over the node's events."""
 
     run: int
-    peak_bytes: int
-    live_bytes: int
-    allocated_bytes: int
+    peak_bytes: int  # see :func:`observed_peak`
+    live_bytes: int  # requested bytes that were alive when the node began or ended
+    allocated_bytes: int  # bytes that the node requested less those that it gave back; at least 0
 
 
 @dataclass(slots=True)

@@ -28,15 +28,7 @@ ONE_NODE = "one node per subgraph that it took"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One provider.
-
-    Attributes:
-        compiles: it turns each subgraph into one node, and the runtime cannot save the executed graph.
-        leaves_shapes: the runtime keeps shape arithmetic on the CPU for it.
-        threads_option: the provider's own option for a thread count.
-        device: the runtime's name of a device with memory of its own, whose tensors a session can be bound to.
-        measuring: which options affect a measurement; sessions set those in ``options``.
-    """
+    """One provider."""
 
     name: str
     full_name: str
@@ -44,12 +36,12 @@ class Provider:
     needs: str
     platforms: str
     trace: str
-    measuring: str
-    compiles: bool = False
-    leaves_shapes: bool = False
+    measuring: str  # which options affect a measurement; sessions set those in ``options``
+    compiles: bool = False  # it turns each subgraph into one node, and the runtime cannot save the executed graph
+    leaves_shapes: bool = False  # the runtime keeps shape arithmetic on the CPU for it
     options: Mapping[str, str] = field(default_factory=dict)
-    threads_option: str = ""
-    device: str = ""
+    threads_option: str = ""  # the provider's own option for a thread count
+    device: str = ""  # the runtime's name of a device with memory of its own, whose tensors a session can be bound to
 
 
 PROVIDERS = (

@@ -43,17 +43,14 @@ GIVEN = ("threads", "provider", "optimization")
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How a session runs.
-
-    Attributes:
-        integer_kernels: whether quantized operands are multiplied as integers. If not, QuantizeLinear and
-            DequantizeLinear round the operands, and products are in float.
-    """
+    """How a session runs."""
 
     threads: int
     provider: str = CPU
     optimization: str = "all"
     pools: ThreadPools = USUAL_POOLS
+    # Whether quantized operands are multiplied as integers. If not, QuantizeLinear and DequantizeLinear round the
+    # operands, and products are in float.
     integer_kernels: bool = True
 
 

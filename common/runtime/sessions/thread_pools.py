@@ -26,20 +26,14 @@ _shared: list[tuple[int, int]] = []  # sizes of this process's shared pools, onc
 
 @dataclass(frozen=True, slots=True, order=True)
 class ThreadPools:
-    """The behaviour of a session's threads; their number is a setting of its own.
+    """The behaviour of a session's threads; their number is a setting of its own."""
 
-    Attributes:
-        inter_threads: threads of parallel execution: the caller, which waits, and those that compute different nodes
-            at once; 0: one node at a time.
-        spinning: whether threads without work spin: while a run lasts, always, or never.
-        shared_threads: threads of the pool that all sessions of this process share; 0: the session has a pool.
-        processors: processor of each thread of the session, the calling thread first; empty: any.
-    """
-
+    # Threads of parallel execution: the caller, which waits, and those that compute different nodes at once; 0: one
+    # node at a time
     inter_threads: int = 0
-    spinning: Spinning = "runs"
-    shared_threads: int = 0
-    processors: tuple[int, ...] = ()
+    spinning: Spinning = "runs"  # whether threads without work spin: while a run lasts, always, or never
+    shared_threads: int = 0  # threads of the pool that all sessions of this process share; 0: the session has a pool
+    processors: tuple[int, ...] = ()  # processor of each thread of the session, the calling thread first; empty: any
 
     def enter(self, options: ort.SessionOptions, threads: int) -> None:
         """Set the options of a session of so many threads; the first one with a shared pool creates that pool.

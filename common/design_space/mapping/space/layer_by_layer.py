@@ -101,15 +101,10 @@ class MappedLayer:
 
 @dataclass(frozen=True)
 class MappedNetwork:
-    """A network, mapped layer by layer.
+    """A network, mapped layer by layer."""
 
-    Attributes:
-        layers: by name.
-        evaluations: mappings whose cost was computed.
-    """
-
-    layers: Mapping[str, MappedLayer]
-    evaluations: int
+    layers: Mapping[str, MappedLayer]  # by name
+    evaluations: int  # mappings whose cost was computed
 
     @property
     def cycles(self) -> float:

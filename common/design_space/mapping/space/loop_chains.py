@@ -92,19 +92,13 @@ class LoopChains:
     """The chains of one loop, and the slices of them that a search tells apart.
 
     A slice is all chains, or those with the same size of the tile inside DRAM, or one chain. They come in this order.
-
-    Attributes:
-        steps: by chain and level.
-        copies: by chain and place in space.
-        first: the first chain of each size, and the number of all chains.
-        levels: of the places in space.
     """
 
     extent: int
-    steps: Counts
-    copies: Counts
-    first: Counts
-    levels: tuple[int, ...]
+    steps: Counts  # by chain and level
+    copies: Counts  # by chain and place in space
+    first: Counts  # the first chain of each size, and the number of all chains
+    levels: tuple[int, ...]  # of the places in space
 
     @property
     def sizes(self) -> int:
@@ -177,28 +171,17 @@ class LoopChains:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What distinguishes the chains of a loop, besides their steps.
-
-    Attributes:
-        loops_at: levels at which the loop may step.
-        places: level of each place in space.
-        rooms: the most copies at each of them.
-        outside: levels outside of which steps should be few.
-        tiles: levels of which the tile should be small.
-        windows: levels whose tiles must be of equal size and number.
-        sharing: of each place, whether more copies are better.
-        is_uneven: whether every size of a tile counts.
-    """
+    """What distinguishes the chains of a loop, besides their steps."""
 
     levels: int
-    loops_at: tuple[int, ...]
-    places: tuple[int, ...]
-    rooms: tuple[int, ...]
-    outside: tuple[int, ...]
-    tiles: tuple[int, ...]
-    windows: tuple[int, ...]
-    sharing: tuple[bool, ...]
-    is_uneven: bool
+    loops_at: tuple[int, ...]  # levels at which the loop may step
+    places: tuple[int, ...]  # level of each place in space
+    rooms: tuple[int, ...]  # the most copies at each of them
+    outside: tuple[int, ...]  # levels outside of which steps should be few
+    tiles: tuple[int, ...]  # levels of which the tile should be small
+    windows: tuple[int, ...]  # levels whose tiles must be of equal size and number
+    sharing: tuple[bool, ...]  # of each place, whether more copies are better
+    is_uneven: bool  # whether every size of a tile counts
 
 
 def nest_chains(nest: LoopNest, hardware: Hardware) -> list[LoopChains]:

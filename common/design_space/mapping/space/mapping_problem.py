@@ -225,18 +225,12 @@ def _others(values: np.ndarray, at: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class MappingDescent:
-    """The parameters of some restarts. No operand bypasses a level, and all levels have the same innermost loop.
-
-    Attributes:
-        shares: logits by restart, loop and place: the levels with loops, then the choices of copies.
-        orders: logits by restart and innermost loop.
-        generator: PyTorch's, for the Gumbel noise.
-    """
+    """The parameters of some restarts. No operand bypasses a level, and all levels have the same innermost loop."""
 
     problem: MappingProblem
-    shares: Tensor
-    orders: Tensor
-    generator: TorchGenerator
+    shares: Tensor  # logits by restart, loop and place: the levels with loops, then the choices of copies
+    orders: Tensor  # logits by restart and innermost loop
+    generator: TorchGenerator  # PyTorch's, for the Gumbel noise
 
     @property
     def parameters(self) -> list[Tensor]:

@@ -34,18 +34,13 @@ ALONE: Setting = (IN_MEMORY, 0.0)
 
 @dataclass(frozen=True)
 class NestFronts:
-    """The costs of a nest's mappings in some settings.
+    """The costs of a nest's mappings in some settings."""
 
-    Attributes:
-        mapping_count: mappings whose cost was computed, once for each place of the operands.
-        cell_count: cells that were bounded, as :func:`nest_fronts` counts them.
-        fronts: the supported points in each setting, with their mappings as text; none where nothing fits.
-        floors: where the search ended early, points whose hull is a lower bound of the mappings of the setting.
-    """
-
-    mapping_count: int
-    cell_count: float
+    mapping_count: int  # mappings whose cost was computed, once for each place of the operands
+    cell_count: float  # cells that were bounded, as :func:`nest_fronts` counts them
+    # The supported points in each setting, with their mappings as text; none where nothing fits
     fronts: Mapping[Setting, Front[str]]
+    # Where the search ended early, points whose hull is a lower bound of the mappings of the setting
     floors: Mapping[Setting, Front[str]] = field(default_factory=dict)
 
     def floor(self, setting: Setting) -> Front[str]:
@@ -90,14 +85,11 @@ def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ..
 
 
 class _Bounded(NamedTuple):
-    """Cells, each with the index of an entry of ``STAYS``, and their bounds by placement.
-
-    Attributes:
-        first: index of the first number of resident words beside which the cell fits; their count if it never fits.
-    """
+    """Cells, each with the index of an entry of ``STAYS``, and their bounds by placement."""
 
     cells: Choices
     stays: Choices
+    # Index of the first number of resident words beside which the cell fits; their count if it never fits
     first: npt.NDArray[np.int64]
     cycles: npt.NDArray[np.float64]
     energy: npt.NDArray[np.float64]

@@ -24,20 +24,13 @@ MOST_OPTIONS = 3000  # a larger program takes too much memory: the known plan st
 
 @dataclass(frozen=True, slots=True)
 class StreamEnergy:
-    """Energy of one inference in a stream: what each choice takes, and the power that is drawn all the time.
+    """Energy of one inference in a stream: what each choice takes, and the power that is drawn all the time."""
 
-    Attributes:
-        item_uj: of each item on the host, beyond the host's static power.
-        option_uj: of each option on the card, beyond the card's static power.
-        flow_uj: of each tensor that crosses the link, either way.
-        card_w: static power of the card, which a plan without a call does not need.
-    """
-
-    item_uj: Sequence[float]
-    option_uj: Sequence[float]
-    flow_uj: Sequence[float]
+    item_uj: Sequence[float]  # of each item on the host, beyond the host's static power
+    option_uj: Sequence[float]  # of each option on the card, beyond the card's static power
+    flow_uj: Sequence[float]  # of each tensor that crosses the link, either way
     host_w: float
-    card_w: float
+    card_w: float  # static power of the card, which a plan without a call does not need
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,16 +108,11 @@ def _in_nanoseconds(problem: Problem) -> Problem:
 
 @dataclass
 class _Cut:
-    """The network cut into segments, with the search over them once it has begun.
-
-    Attributes:
-        loose: options over items that are in no segment.
-        loose_us: time of these items on the host.
-    """
+    """The network cut into segments, with the search over them once it has begun."""
 
     parts: Sequence[NetworkSegment]
-    loose: Sequence[int]
-    loose_us: float
+    loose: Sequence[int]  # options over items that are in no segment
+    loose_us: float  # time of these items on the host
     search: SequenceSearch | None = None
 
     @property

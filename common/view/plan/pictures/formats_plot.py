@@ -39,18 +39,13 @@ NAME = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
 
 @dataclass(frozen=True, slots=True)
 class FormatPoint:
-    """One number format, or a mixture of two.
-
-    Attributes:
-        gain: end-to-end speedup of the plan in it, with the limits that hold 90 %.
-        agreement: share of samples with the same likeliest class as in float, with limits at 95 %.
-        is_broken: whether the share is below the bound that was asked for.
-    """
+    """One number format, or a mixture of two."""
 
     name: str
-    gain: tuple[float, float, float]
+    gain: tuple[float, float, float]  # end-to-end speedup of the plan in it, with the limits that hold 90 %
+    # Share of samples with the same likeliest class as in float, with limits at 95 %
     agreement: tuple[float, float, float]
-    is_broken: bool
+    is_broken: bool  # whether the share is below the bound that was asked for
 
     def is_beaten(self, others: Sequence[FormatPoint]) -> bool:
         """Whether another format is at least as good in both figures, and better in one."""
