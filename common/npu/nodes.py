@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import TypedDict
 
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import quoted
@@ -187,18 +187,42 @@ def _nearest(op_id: int, towards: Mapping[int, Sequence[int]], computed: Mapping
     return nearest
 
 
-def placement_cells(node: NpuNode) -> dict[str, Any]:
-    """Return the compiler's decisions about a node, for npu_nodes and npu_chip_nodes; without a schematic from QHAS."""
-    recorded: Mapping[str, Any] = node.recorded or {}
+class PlacementCells(TypedDict):
+    """The compiler's decisions about a node: the columns that npu_nodes and npu_chip_nodes share."""
+
+    npu_op_id: int
+    npu_node: str
+    qnn_op_type: str
+    source_nodes: Sequence[str]
+    fused_into: Sequence[str]
+    htp_op_count: int | None
+    hvx_op_count: int | None
+    hmx_op_count: int | None
+    dma_op_count: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    vtcm_read_bytes: int | None
+    vtcm_write_bytes: int | None
+    spill_bytes: int | None
+
+
+def placement_cells(node: NpuNode) -> PlacementCells:
+    """Return the cells of a node; without a schematic they come from QHAS."""
+    recorded = node.recorded if node.ops is None else None
     return {
         "npu_op_id": node.op_id,
         "npu_node": node.name,
-        "qnn_op_type": node.qnn_op_type or recorded.get("qnn_op_type", ""),
+        "qnn_op_type": node.qnn_op_type or (node.recorded["qnn_op_type"] if node.recorded else ""),
         "source_nodes": list(node.source_nodes),
         "fused_into": list(node.fused_into),
-        "htp_op_count": recorded.get("htp_op_count") if node.ops is None else node.op_count(),
-        **{f"{unit}_op_count": node.op_count(unit) for unit in UNITS},
-        **{name: recorded.get(name) if node.ops is None else node.moved_bytes(name) for name in BYTES},
+        "htp_op_count": recorded["htp_op_count"] if recorded else node.op_count(),
+        "hvx_op_count": node.op_count("hvx"),
+        "hmx_op_count": node.op_count("hmx"),
+        "dma_op_count": node.op_count("dma"),
+        "dram_read_bytes": recorded["dram_read_bytes"] if recorded else node.moved_bytes("dram_read_bytes"),
+        "dram_write_bytes": recorded["dram_write_bytes"] if recorded else node.moved_bytes("dram_write_bytes"),
+        "vtcm_read_bytes": recorded["vtcm_read_bytes"] if recorded else node.moved_bytes("vtcm_read_bytes"),
+        "vtcm_write_bytes": recorded["vtcm_write_bytes"] if recorded else node.moved_bytes("vtcm_write_bytes"),
         "spill_bytes": node.spill_bytes,
     }
 
@@ -206,7 +230,7 @@ def placement_cells(node: NpuNode) -> dict[str, Any]:
 def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) -> NpuNodesRow:
     """Return a node as a row of npu_nodes; ``accelerator_us`` is what a run of the graph takes."""
     share = node.cycles_share
-    cells = {
+    return {
         **placement_cells(node),
         "npu_cycles": node.node_cycles,
         "npu_cycles_share": share,
@@ -214,4 +238,3 @@ def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) 
         "attributed_npu_time_us": None if share is None or accelerator_us is None else share * accelerator_us,
         "is_emulated": is_emulated,
     }
-    return cast("NpuNodesRow", cells)

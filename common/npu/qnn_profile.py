@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import cast
+from dataclasses import dataclass
 
 from common.table_rows import NpuRunsRow
 
@@ -75,9 +74,22 @@ def origin_of(values: Mapping[str, int | None]) -> str:
 
 
 def run_rows(profile: QnnProfile) -> list[NpuRunsRow]:
-    rows = []
-    for index, run in enumerate(profile.runs):
-        cells = {"npu_run_index": index, **asdict(run), "is_emulated": profile.is_emulated}
-        del cells["node_cycles"], cells["origin"]
-        rows.append(cast("NpuRunsRow", cells))
-    return rows
+    return [
+        {
+            "npu_run_index": index,
+            "session_index": run.session_index,
+            "netrun_us": run.netrun_us,
+            "qnn_execute_us": run.qnn_execute_us,
+            "rpc_execute_us": run.rpc_execute_us,
+            "qnn_accelerator_us": run.qnn_accelerator_us,
+            "accelerator_us": run.accelerator_us,
+            "accelerator_busy_us": run.accelerator_busy_us,
+            "accelerator_cycles": run.accelerator_cycles,
+            "vtcm_acquire_us": run.vtcm_acquire_us,
+            "power_up_us": run.power_up_us,
+            "hvx_thread_count": run.hvx_thread_count,
+            "yield_count": run.yield_count,
+            "is_emulated": profile.is_emulated,
+        }
+        for index, run in enumerate(profile.runs)
+    ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from common.messages.errors import PipelineError
-from common.npu.nodes import BYTES, UNITS, NpuNode, Sources, node_row, placement_cells, read_sources
+from common.npu.nodes import NpuNode, Sources, node_row, placement_cells, read_sources
 from common.npu.qnn_profile import run_rows
 from common.npu.source_file import optional_number, read_json
 from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
@@ -22,7 +22,6 @@ BASELINE = "a folder that holds an npu_summary.json"
 MOST_BYTES = 10_000_000
 SAME = ("model", "is_emulated", "soc_models")  # where these differ, a change may have another cause
 UNKNOWN: tuple[object, ...] = (None, [])
-CHIP_FIGURES = ("htp_op_count", *(f"{unit}_op_count" for unit in UNITS), *BYTES, "spill_bytes", "vtcm_peak_bytes")
 
 
 class ResultError(TypedDict):
@@ -108,29 +107,43 @@ class Chip:
 
 
 def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
-    rows = []
-    for chip in chips:
-        is_open = any(node.ops is None for node in chip.nodes)  # only the schematic says which nodes others compute
-        cells = {
+    return [
+        {
             "soc_model": chip.soc_model,
             "npu_node_count": len(chip.nodes),
-            "fused_node_count": None if is_open else sum(bool(node.fused_into) for node in chip.nodes),
+            # Only the schematic says which nodes others compute.
+            "fused_node_count": None
+            if any(node.ops is None for node in chip.nodes)
+            else sum(bool(node.fused_into) for node in chip.nodes),
             "moved_node_count": len(_moved(chip, chips[0])),
-            **{name: None if (value := chip.figures.get(name)) is None else int(value) for name in CHIP_FIGURES},
+            "htp_op_count": _whole(chip, "htp_op_count"),
+            "hvx_op_count": _whole(chip, "hvx_op_count"),
+            "hmx_op_count": _whole(chip, "hmx_op_count"),
+            "dma_op_count": _whole(chip, "dma_op_count"),
+            "dram_read_bytes": _whole(chip, "dram_read_bytes"),
+            "dram_write_bytes": _whole(chip, "dram_write_bytes"),
+            "vtcm_read_bytes": _whole(chip, "vtcm_read_bytes"),
+            "vtcm_write_bytes": _whole(chip, "vtcm_write_bytes"),
+            "spill_bytes": _whole(chip, "spill_bytes"),
+            "vtcm_peak_bytes": _whole(chip, "vtcm_peak_bytes"),
             "max_error": chip.max_error,
         }
-        rows.append(cast("NpuChipsRow", cells))
-    return rows
+        for chip in chips
+    ]
 
 
 def chip_node_rows(chips: Sequence[Chip]) -> list[NpuChipNodesRow]:
-    rows = []
+    rows: list[NpuChipNodesRow] = []
     for chip in chips:
         moved = _moved(chip, chips[0])
         for node in chip.nodes:
-            cells = {"soc_model": chip.soc_model, **placement_cells(node), "is_moved": node.op_id in moved}
-            rows.append(cast("NpuChipNodesRow", cells))
+            rows.append({"soc_model": chip.soc_model, **placement_cells(node), "is_moved": node.op_id in moved})
     return rows
+
+
+def _whole(chip: Chip, name: str) -> int | None:
+    value = chip.figures.get(name)
+    return None if value is None else int(value)
 
 
 def _moved(chip: Chip, first: Chip) -> set[int]:
