@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
@@ -69,13 +68,24 @@ def what_if_rows(workload: Workload, asked: Sequence[PlanQuestion], models: Mode
     """Yield the plan, and the plan of each question, with its gain over the host alone."""
     for question in asked:
         row = planned_alternative(PLAN, make_plan(workload, question.request, models), models)
-        planned = {column: value for column, value in row.items() if column not in ("alternative", "launch_per")}
-        figures = {
-            **planned,
+        yield {
             "what_if_subject": question.subject,
             "what_if_setting": question.setting,
+            "board": row["board"],
             "planned_mixture_index": question.mixture,
+            "precision": row["precision"],
+            "wider_precision": row["wider_precision"],
+            "clock_mhz": row["clock_mhz"],
             "link_bytes_per_s": question.request.board.link.bytes_per_s.likely,
+            "plan_status": row["plan_status"],
+            "plan_latency_pessimistic_us": row["plan_latency_pessimistic_us"],
+            "plan_latency_likely_us": row["plan_latency_likely_us"],
+            "plan_latency_optimistic_us": row["plan_latency_optimistic_us"],
+            "latency_speedup_factor": row["latency_speedup_factor"],
+            "latency_speedup_p5_factor": row["latency_speedup_p5_factor"],
+            "latency_speedup_p95_factor": row["latency_speedup_p95_factor"],
+            "latency_pays_probability": row["latency_pays_probability"],
+            "energy_speedup_factor": row["energy_speedup_factor"],
+            "is_judged": row["is_judged"],
             "is_other_host": bool(question.request.host.mismatch(question.request.board)),
         }
-        yield cast("WhatIfPlansRow", figures)
