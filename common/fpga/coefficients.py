@@ -55,7 +55,7 @@ def load_models(folder: Path) -> Models:
 
 
 def read_replicas(file: Section) -> ReplicaSettings:
-    """Read configs/replicas.yaml."""
+    """Read configs/replicas.yaml; errors are those of :class:`Section`."""
     formats = file.section("pumped")
     pumped = {
         precision: Pumping(section.count("dsp_cycles"), section.constant("clock_fraction").as_rate())

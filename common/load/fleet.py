@@ -160,6 +160,9 @@ def tasks_of(
     Args:
         configured: sizes of dynamic dimensions of each.
         is_sent: send the files to workers, which may be on other hosts.
+
+    Raises:
+        PipelineError: a file cannot be read.
     """
     return [
         replace(task, path=path, sent=_files_of(path) if is_sent else {}, configured=own)

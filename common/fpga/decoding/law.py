@@ -76,7 +76,7 @@ def prompt_cases_us(law: DecodeLaw, rates: CardRates, call: CallDemand) -> Three
 
 
 def read_law(file: Section) -> DecodeLaw:
-    """Read configs/decoding.yaml."""
+    """Read configs/decoding.yaml; errors are those of :class:`Section`."""
     law = DecodeLaw(
         file.constant("memory_share").likely,
         file.constant("round_us").likely,

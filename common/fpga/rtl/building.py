@@ -85,7 +85,11 @@ def best_plan(
 def plan_on(
     network: EngineNetwork, design: EngineDesign, fabric: Fabric, known: EngineCells, clock_mhz: float
 ) -> EnginePlan:
-    """Return the plan on one engine at a clock, with the divisions that are best there."""
+    """Return the plan on one engine at a clock, with the divisions that are best there.
+
+    Raises:
+        PipelineError: a layer does not fit the engine's buffers.
+    """
     timing, folded = fabric.timing(design.word_bytes, clock_mhz), on_whole_folds(network, design.cols)
     divided = tuple(best_tilings(folded, design, timing))
     planned = tuple(network_cycles(folded, divided, timing))
@@ -116,7 +120,11 @@ class SimulatedPlan:
 
 
 def simulated_network(plan: EnginePlan, fabric: Fabric, seed: int) -> SimulatedPlan:
-    """Run the network on the Verilog of its engine, on random inputs, with the memory of the board."""
+    """Run the network on the Verilog of its engine, on random inputs, with the memory of the board.
+
+    Raises:
+        PipelineError: Verilator is missing, or failed.
+    """
     random, network = np.random.default_rng(seed), plan.network
     shapes = {each.name: (each.channels, each.height, each.width) for each in network.inputs}
     inputs = {name: random.integers(LEAST, MOST, shape, np.int8, endpoint=True) for name, shape in shapes.items()}

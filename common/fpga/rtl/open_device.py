@@ -124,7 +124,7 @@ PIN_NAMES = ("clk", "serial_in", "serial_out")
 
 
 def read_device(section: Section) -> OpenDevice:
-    """Read the section ``device`` of a board's file."""
+    """Read the section ``device`` of a board's file; errors are those of :class:`Section`."""
     section.origin()
     pins = section.section("pins")
     pins.origin()

@@ -42,7 +42,7 @@ class Cells:
 
 
 def synthesize(design: Design) -> Cells:
-    """Return the cells of the flattened array, without I/O buffers."""
+    """Return the cells of the flattened array, without I/O buffers; PipelineError if Yosys is missing or fails."""
     return synthesize_module(design.verilog(), design.name)
 
 

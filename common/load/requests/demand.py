@@ -77,7 +77,11 @@ class Demand:
         return replace(arrivals, lengths=self.lengths.draw(len(arrivals), self.seed)) if self.lengths else arrivals
 
     def source(self, arrivals: Arrivals | None, policy: BatchPolicy) -> tuple[Source, int]:
-        """Return what sends the requests, and when the last one comes in ns."""
+        """Return what sends the requests, and when the last one comes in ns.
+
+        Raises:
+            UnusableValueError: the queue is too short for users, who would ask again at once.
+        """
         if arrivals is not None:
             return OpenLoop(arrivals), int(arrivals.intended_ns[-1]) if len(arrivals) else 0
         users, last_ns = self.users or 0, round(self.duration_s * NS_PER_S)

@@ -61,7 +61,7 @@ class _Host(NamedTuple):
 
 
 class HostedService:
-    """A service whose sessions live in other processes, one per plan."""
+    """A service whose sessions live in other processes, one per plan. PipelineError: the model is refused."""
 
     def __init__(self, plans: Sequence[ServicePlan]) -> None:
         self.stages = plans[0].stages

@@ -45,7 +45,7 @@ class AlarmWatch:
 
 
 def read_alarms(path: Path) -> tuple[Alarm, ...]:
-    """Read thresholds: a mapping from the name of an alarm to its keys."""
+    """Read thresholds: a mapping from the name of an alarm to its keys. ConfigurationError: it cannot be used."""
     section = Section.of_file(path)
     below = section.section("alarms")
     alarms = tuple(_alarm(name, below.section(name)) for name in below)

@@ -85,7 +85,12 @@ def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free."""
+    """Return a socket that listens, with a short buffer for each client; port 0 takes any that is free.
+
+    Raises:
+        UnusableValueError: there is no such port.
+        PipelineError: the address cannot be had.
+    """
     if port > MOST_PORT:
         raise UnusableValueError("port", f"{port} is above {MOST_PORT}", "give 0 for any that is free")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -77,7 +77,7 @@ def buffer(byte_count: float, width_bits: int, *, uses_uram: bool = False) -> Re
 
 
 def read_dataflow(file: Section) -> DataflowCosts:
-    """Read configs/dataflow.yaml."""
+    """Read configs/dataflow.yaml; errors are those of :class:`Section`."""
     dsp58, rowwise = file.section("dsp58"), file.section("rowwise_efficiency")
     costs = DataflowCosts(
         operators=_by_name(file.section("operators"), OPERATORS),

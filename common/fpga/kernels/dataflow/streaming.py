@@ -163,7 +163,7 @@ def host_call_us(kernel_us: float, vector_bytes: int, call_us: float, link_bytes
 
 
 def read_streaming(file: Section) -> StreamingModel:
-    """Read configs/streaming.yaml."""
+    """Read configs/streaming.yaml; errors are those of :class:`Section`."""
     timing, conditions, measured = (file.section(key) for key in ("timing", "conditions", "measurements"))
     fitted = StreamTiming(
         *(timing.constant(key).likely for key in ("row_drain_cycles", "port_stall_share", "first_word_ns"))

@@ -119,7 +119,7 @@ class ResourceModels:
 
 
 def read_systolic(file: Section) -> ResourceModels:
-    """Read configs/systolic_rtl.yaml."""
+    """Read configs/systolic_rtl.yaml; errors are those of :class:`Section`."""
     fits_of = file.section("fits")
     fits = {
         (precision, schedule, kind): _fit(fits_of.section(precision).section(schedule).section(kind), precision)

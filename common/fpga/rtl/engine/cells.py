@@ -74,7 +74,7 @@ class EngineCells:
 
 
 def read_engine_cells(file: Section) -> dict[str, EngineCells]:
-    """Read ``configs/engine_cells.yaml``: what is known, by family."""
+    """Read ``configs/engine_cells.yaml``: what is known, by family. Errors are those of :class:`Section`."""
     found = {}
     for family in file:
         below = file.section(family)

@@ -45,6 +45,7 @@ def load_fabric(name: str, folder: Path) -> Fabric:
 
     Raises:
         UnusableValueError: there is no such file.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
     file = Section.of_file(find_file("board", name, folder))
     memory = file.section("memory")
