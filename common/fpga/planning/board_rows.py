@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
-from common.fpga.offload.problem import CASES, Item
+from common.fpga.offload.problem import Item
 from common.fpga.offload.schedule import Schedule, TimelineBar
 from common.fpga.speedup.totals import HOST
 from common.table_rows import BoardResourcesRow, OffloadScheduleRow
@@ -14,11 +14,6 @@ from common.table_rows import BoardResourcesRow, OffloadScheduleRow
 WHOLE_BOARD = "board"
 ACTIVITY = {"host": "host", "call": "kernel", "h2d": "transfer", "d2h": "transfer", "convert": "conversion"}
 Span = tuple[str, str, str, str, float, float]
-
-
-def case_columns(name: str, cases: Sequence[float | None]) -> dict[str, float | None]:
-    """Return the columns of a three-point estimate; ``name`` has braces in place of the case."""
-    return {name.format(case): value for case, value in zip(CASES, cases, strict=True)}
 
 
 def timeline(items: Sequence[Item], schedule: Schedule) -> list[OffloadScheduleRow]:

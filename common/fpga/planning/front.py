@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import le
-from typing import Literal, cast
+from typing import Literal
 
 from common.fpga.coefficients import Models
 from common.fpga.offload.effort import Effort
@@ -19,7 +19,6 @@ from common.fpga.offload.problem import CASES, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_cost
 from common.fpga.offload.search.plan_search import Status, optimize
-from common.fpga.planning.board_rows import case_columns
 from common.fpga.planning.plan import Plan, formulation_of, in_case, is_judged
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.planning.request import Request
@@ -155,21 +154,26 @@ def _front_row(
     energy_uj = _energy_uj(batch, assignment, schedules, every_us)
     rate_per_s = [batch.count * 1e6 / us for us in every_us]
     totals = schedules[LIKELY].totals
-    row = {
+    return {
         "objective": objective,
         "operation": operation,
         "inference_count": batch.count,
         "in_flight_count": batch.count * math.ceil(latency_us[LIKELY] / every_us[LIKELY] - 1e-9),
         "plan_status": status,
-        **case_columns("batch_latency_{}_us", latency_us),
-        **case_columns("{}_inferences_per_s", rate_per_s),
-        **case_columns("inference_energy_{}_uj", energy_uj),
+        "batch_latency_pessimistic_us": latency_us[0],
+        "batch_latency_likely_us": latency_us[1],
+        "batch_latency_optimistic_us": latency_us[2],
+        "pessimistic_inferences_per_s": rate_per_s[0],
+        "likely_inferences_per_s": rate_per_s[1],
+        "optimistic_inferences_per_s": rate_per_s[2],
+        "inference_energy_pessimistic_uj": energy_uj[0],
+        "inference_energy_likely_uj": energy_uj[1],
+        "inference_energy_optimistic_uj": energy_uj[2],
         "engines": list(totals.engine_us),
         "batch_call_count": totals.call_count,
         "is_on_front": False,
         "is_judged": is_judged(batch.workload, batch.request),
     }
-    return cast("OffloadFrontRow", row)
 
 
 def _energy_uj(

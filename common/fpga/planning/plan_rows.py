@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypedDict
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.baselines import RuleCriteria, rule_criteria
 from common.fpga.offload.reasons import Reasons
-from common.fpga.planning.board_rows import WHOLE_BOARD, case_columns, resource_use
+from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan, kernel_class
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.graphs.sums import ratio, total
@@ -29,8 +29,16 @@ UNKNOWN: Cases = (None, None, None)
 SAME = 1e-6  # relative: two times that differ by less are one
 
 
-def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, float | None]:
-    """Return the work of several calls, each over a group or a chain; traffic within a chain does not count."""
+class _Work(TypedDict):
+    """Work of several calls, each over a group or a chain; traffic within a chain does not count."""
+
+    macs: int | None
+    flops: int | None
+    bytes: int | None
+    arithmetic_intensity_flop_per_byte: float | None
+
+
+def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> _Work:
     groups = [group for call in calls for group in call]
     flops = total(workload.flops(group) for group in groups)
     moved = total(workload.bytes(call) for call in calls)
@@ -42,8 +50,16 @@ def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, float
     }
 
 
-def _of_host(workload: Workload, groups: Sequence[int]) -> dict[str, float | None]:
-    """Return the cost of groups on the host alone."""
+class _OfHost(TypedDict):
+    """Cost of groups on the host alone."""
+
+    group_count: int
+    host_latency_us: float
+    host_latency_share: float
+    host_energy_share: float | None
+
+
+def _of_host(workload: Workload, groups: Sequence[int]) -> _OfHost:
     return {
         "group_count": len(groups),
         "host_latency_us": sum(workload.costs[group].latency_us for group in groups),
@@ -56,9 +72,25 @@ def _host_energy_uj(workload: Workload, groups: Sequence[int]) -> float | None:
     return total(workload.costs[group].energy_uj for group in groups)
 
 
-def _kernel_time(cycles: ThreePoint | None, time_us: ThreePoint | None) -> dict[str, float | None]:
-    of_cycles = case_columns("kernel_{}_cycles", _cases(cycles))
-    return of_cycles | case_columns("kernel_latency_{}_us", _cases(time_us))
+class _KernelTime(TypedDict):
+    kernel_pessimistic_cycles: float | None
+    kernel_likely_cycles: float | None
+    kernel_optimistic_cycles: float | None
+    kernel_latency_pessimistic_us: float | None
+    kernel_latency_likely_us: float | None
+    kernel_latency_optimistic_us: float | None
+
+
+def _kernel_time(cycles: ThreePoint | None, time_us: ThreePoint | None) -> _KernelTime:
+    of_cycles, of_time = _cases(cycles), _cases(time_us)
+    return {
+        "kernel_pessimistic_cycles": of_cycles[0],
+        "kernel_likely_cycles": of_cycles[1],
+        "kernel_optimistic_cycles": of_cycles[2],
+        "kernel_latency_pessimistic_us": of_time[0],
+        "kernel_latency_likely_us": of_time[1],
+        "kernel_latency_optimistic_us": of_time[2],
+    }
 
 
 def _cases(estimate: ThreePoint | None) -> Cases:
@@ -115,7 +147,7 @@ def _candidate_row(
     engine = "" if option is None else plan.formulation.engines[plan.problem.options[option].engine].name
     classes = list(dict.fromkeys(kernel_class(workload, group) for group in groups))
     executed = (node for group in groups for node in workload.costs[group].executed_nodes)
-    row = {
+    return {
         "candidate": name,
         "kernel": kernel,
         "is_chosen": bool(kernel),
@@ -136,7 +168,6 @@ def _candidate_row(
         "board_bound": estimate.bound if estimate else "",
         **_kernel_time(estimate.cycles if estimate else None, time_us),
     }
-    return cast("FpgaCandidatesRow", row)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -151,7 +182,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
     workload, groups, engine = plan.workload, plan.groups_of(kernel), kernel.engine
     calls = [bar for bar in plan.likely.bars if bar.resource == kernel.lane]
     counts = Counter(workload.groups[group].pattern for group in groups)
-    row = {
+    return {
         "kernel": kernel.name,
         "engine": kernel.lane,
         "engine_kind": engine.kind,
@@ -164,31 +195,75 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
         "launch_count": sum(bar.launch_us > 0 for bar in calls),
         "launch_us": sum(bar.launch_us for bar in calls),
         "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
-        **case_columns("kernel_power_{}_w", kernel.power_w.cases),
-        **case_columns("kernel_energy_{}_uj", kernel.energy_uj.cases),
+        "kernel_power_pessimistic_w": kernel.power_w.pessimistic,
+        "kernel_power_likely_w": kernel.power_w.likely,
+        "kernel_power_optimistic_w": kernel.power_w.optimistic,
+        "kernel_energy_pessimistic_uj": kernel.energy_uj.pessimistic,
+        "kernel_energy_likely_uj": kernel.energy_uj.likely,
+        "kernel_energy_optimistic_uj": kernel.energy_uj.optimistic,
         "comment": _comment(plan, kernel, groups),
         **_of_host(workload, groups),
         **_kernel_time(kernel.cycles, kernel.time_us),
         **_of_engine(engine),
         **_work(workload, [plan.candidate(option).covers for option in kernel.options]),
     }
-    return cast("OffloadPlanRow", row)
 
 
-def _of_engine(engine: Engine) -> dict[str, float | None]:
-    """Return clock and resources of an engine; an array's also case by case."""
+class _OfEngine(TypedDict):
+    """Clock and resources of an engine; an array's also case by case."""
+
+    clock_mhz: float
+    clock_pessimistic_mhz: float
+    clock_likely_mhz: float
+    clock_optimistic_mhz: float
+    lut_count: float
+    lut_pessimistic_count: float | None
+    lut_likely_count: float | None
+    lut_optimistic_count: float | None
+    ff_count: float
+    ff_pessimistic_count: float | None
+    ff_likely_count: float | None
+    ff_optimistic_count: float | None
+    bram36_count: float
+    bram36_pessimistic_count: float | None
+    bram36_likely_count: float | None
+    bram36_optimistic_count: float | None
+    dsp_count: float
+    dsp_pessimistic_count: float | None
+    dsp_likely_count: float | None
+    dsp_optimistic_count: float | None
+    uram_count: float
+    memory_channel_count: float
+
+
+def _of_engine(engine: Engine) -> _OfEngine:
     intervals = engine.resource_cases if isinstance(engine, SystolicArray) else {}
-    resources = engine.resources
-    columns = {
+    lut, ff, bram36, dsp = (_cases(intervals.get(name)) for name in ("lut", "ff", "bram36", "dsp"))
+    clocks, resources = engine.clock_cases_mhz, engine.resources
+    return {
         "clock_mhz": engine.clock_mhz,
-        **case_columns("clock_{}_mhz", engine.clock_cases_mhz.cases),
+        "clock_pessimistic_mhz": clocks.pessimistic,
+        "clock_likely_mhz": clocks.likely,
+        "clock_optimistic_mhz": clocks.optimistic,
+        "lut_count": resources.lut,
+        "lut_pessimistic_count": lut[0],
+        "lut_likely_count": lut[1],
+        "lut_optimistic_count": lut[2],
+        "ff_count": resources.ff,
+        "ff_pessimistic_count": ff[0],
+        "ff_likely_count": ff[1],
+        "ff_optimistic_count": ff[2],
+        "bram36_count": resources.bram36,
+        "bram36_pessimistic_count": bram36[0],
+        "bram36_likely_count": bram36[1],
+        "bram36_optimistic_count": bram36[2],
+        "dsp_count": resources.dsp,
+        "dsp_pessimistic_count": dsp[0],
+        "dsp_likely_count": dsp[1],
+        "dsp_optimistic_count": dsp[2],
         "uram_count": resources.uram,
         "memory_channel_count": resources.memory_channels,
     }
-    for name in ("lut", "ff", "bram36", "dsp"):
-        columns[f"{name}_count"] = getattr(resources, name)
-        columns |= case_columns(f"{name}_{{}}_count", _cases(intervals.get(name)))
-    return columns
 
 
 def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:

@@ -10,14 +10,12 @@ the engine run on the host, and the engine is called again each time control ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 from common.fpga.kernels.estimate import scattered
 from common.fpga.kernels.overlay.cycles import PLACED, buffer_bytes, elements, ends, moved, unsupported, weight_elements
 from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
-from common.fpga.planning.board_rows import case_columns
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.graphs.source_graph import SourceGraph
@@ -169,8 +167,8 @@ def _summary(
     config, batch = engine.config, engine.config.engine_count
     rows, steps = [row for row, _ in timed], [step for _, step in timed if step]
     engine_us = sum(step.time_us for step in steps)
-    host_us = _sum((row for row in rows if row["unit"] == "host"), "kernel_latency_likely_us") + around_us
-    macs = _sum((row for row in rows if row["unit"] != "host"), "macs")
+    host_us = sum(row["kernel_latency_likely_us"] or 0 for row in rows if row["unit"] == "host") + around_us
+    macs = sum(row["macs"] or 0 for row in rows if row["unit"] != "host")
     work_us = macs / engine.peak_macs_per_us
     latency = scattered(engine_us + host_us, config.scatter.band, work_us)
     busy = scattered(engine_us, config.scatter.band, work_us)
@@ -192,10 +190,6 @@ def _summary(
     )
 
 
-def _sum(rows: Iterable[OverlayLayersRow], column: str) -> Any:
-    return sum(row[column] for row in rows)  # type: ignore[literal-required]
-
-
 def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], calls: int) -> float:
     """Return the host's time for calls, for scaling the input, and for tensors that cross the link."""
     host, batch = engine.config.host, engine.config.engine_count
@@ -209,8 +203,8 @@ def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[Overl
 
     Williams, Waterman, Patterson, CACM 52(4), 2009.
     """
-    compulsory_bytes: int = _sum(rows, "weight_bytes") + sum(ends(graph))
-    work_us: float = _sum(rows, "macs") / engine.peak_macs_per_us
+    compulsory_bytes = sum(row["weight_bytes"] or 0 for row in rows) + sum(ends(graph))
+    work_us = sum(row["macs"] or 0 for row in rows) / engine.peak_macs_per_us
     return max(work_us, compulsory_bytes / (engine.config.ports.memory_bytes_per_s * 1e-6))
 
 
@@ -222,7 +216,8 @@ def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) 
             hosted.setdefault("+".join(row["op_types"]), []).append(row)
     for op_types, alike in hosted.items():
         others = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-        layers, time_us = f"{alike[0]['engine_layer']}{others} ({op_types})", _sum(alike, "kernel_latency_likely_us")
+        layers = f"{alike[0]['engine_layer']}{others} ({op_types})"
+        time_us = sum(row["kernel_latency_likely_us"] or 0 for row in alike)
         notes.append(f"{layers}: no unit on {engine.name}, {time_us:,.0f} us on the host")
     if calls > 1:
         notes.append(f"the engine is called {calls} times, because there are layers on the host between")
@@ -230,17 +225,20 @@ def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) 
 
 
 def summary_of(estimate: WholeModel, engine: OverlayEngine) -> OverlaySummaryDocument:
-    summary = {
+    return {
         "engine": estimate.engine,
         "board": estimate.board,
         "clock_mhz": engine.clock_mhz,
         "image_count": estimate.batch,
         "macs": estimate.macs,
-        **case_columns("batch_latency_{}_us", estimate.latency_us.cases),
+        "batch_latency_pessimistic_us": estimate.latency_us.pessimistic,
+        "batch_latency_likely_us": estimate.latency_us.likely,
+        "batch_latency_optimistic_us": estimate.latency_us.optimistic,
         "engine_us": estimate.engine_us,
         "host_us": estimate.host_us,
-        **case_columns("{}_frames_per_s", estimate.frames_per_second.cases),
+        "pessimistic_frames_per_s": estimate.frames_per_second.pessimistic,
+        "likely_frames_per_s": estimate.frames_per_second.likely,
+        "optimistic_frames_per_s": estimate.frames_per_second.optimistic,
         "pipelined_frames_per_s": estimate.pipelined_frames_per_second.likely,
         "roof_us": estimate.roofline_us,
     }
-    return cast("OverlaySummaryDocument", summary)

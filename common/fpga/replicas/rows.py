@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal, cast
+from typing import Literal
 
-from common.fpga.planning.board_rows import WHOLE_BOARD, case_columns
+from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import ReplicaStream, per_s
@@ -25,7 +25,7 @@ def plan_rows(found: BestStreams, launch_per: LaunchPer, *, is_judged: bool) -> 
 
 def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *, is_judged: bool) -> ReplicaPlansRow:
     replica = each.stages[0].replica
-    row = {
+    return {
         "division": each.division,
         "is_quickest": each is found.best,
         "engine": replica.name,
@@ -35,12 +35,20 @@ def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *,
         "stage_count": len(each.stages),
         "call_frame_count": each.frames,
         "in_flight_count": each.in_flight,
-        **case_columns("{}_inferences_per_s", each.rate_per_s.cases),
-        **case_columns("card_{}_inferences_per_s", each.card_rate_per_s.cases),
+        "pessimistic_inferences_per_s": each.rate_per_s.pessimistic,
+        "likely_inferences_per_s": each.rate_per_s.likely,
+        "optimistic_inferences_per_s": each.rate_per_s.optimistic,
+        "card_pessimistic_inferences_per_s": each.card_rate_per_s.pessimistic,
+        "card_likely_inferences_per_s": each.card_rate_per_s.likely,
+        "card_optimistic_inferences_per_s": each.card_rate_per_s.optimistic,
         "bound_inferences_per_s": found.bound_per_s,
         "stream_bottleneck": each.bottleneck,
-        **case_columns("batch_latency_{}_us", each.latency_us.cases),
-        **case_columns("clock_{}_mhz", replica.main.clock_cases_mhz.cases),
+        "batch_latency_pessimistic_us": each.latency_us.pessimistic,
+        "batch_latency_likely_us": each.latency_us.likely,
+        "batch_latency_optimistic_us": each.latency_us.optimistic,
+        "clock_pessimistic_mhz": replica.main.clock_cases_mhz.pessimistic,
+        "clock_likely_mhz": replica.main.clock_cases_mhz.likely,
+        "clock_optimistic_mhz": replica.main.clock_cases_mhz.optimistic,
         "resident_weight_bytes": sum(stage.weight_bytes for stage in each.stages),
         "resident_tensors": [tensor.name for stage in each.stages for tensor in stage.kept],
         "resident_activation_bytes": max(stage.map_bytes for stage in each.stages),
@@ -52,21 +60,23 @@ def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *,
         "launch_per": launch_per,
         "is_judged": is_judged,
     }
-    return cast("ReplicaPlansRow", row)
 
 
 def rate_rows(found: BestStreams) -> Iterator[ReplicaRatesRow]:
     """Yield the time that each resource gives to a frame of each plan, the slowest resource first."""
     for stream in found.streams:
         for resource, us in sorted(stream.busy_us.items(), key=lambda item: -item[1].likely):
-            row = {
+            yield {
                 "division": stream.division,
                 "stream_resource": resource,
-                **case_columns("frame_busy_{}_us", us.cases),
-                **case_columns("{}_resource_inferences_per_s", [per_s(case) if case else None for case in us.cases]),
+                "frame_busy_pessimistic_us": us.pessimistic,
+                "frame_busy_likely_us": us.likely,
+                "frame_busy_optimistic_us": us.optimistic,
+                "pessimistic_resource_inferences_per_s": per_s(us.pessimistic) if us.pessimistic else None,
+                "likely_resource_inferences_per_s": per_s(us.likely) if us.likely else None,
+                "optimistic_resource_inferences_per_s": per_s(us.optimistic) if us.optimistic else None,
                 "is_bottleneck": resource == stream.bottleneck,
             }
-            yield cast("ReplicaRatesRow", row)
 
 
 def schedule_rows(found: BestStreams) -> list[ReplicaScheduleRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypedDict
 
 from common.fpga.speedup.odds import QUANTILES, Odds
 from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, SpeedupRow
@@ -57,7 +57,7 @@ def verdicts(
     terms = {(row["objective"], row["term"]): row for row in rows}
     is_judged = host.obstacle is None and bool(terms["latency", "accelerated_fraction"]["likely"])
     known = odds if is_judged else {}
-    found = [
+    return [
         {
             "objective": row["objective"],
             "verdict": host.obstacle or (judged(known.get(row["objective"])) if is_judged else "host alone"),
@@ -75,14 +75,29 @@ def verdicts(
         for row in rows
         if row["term"] == "total_speedup"
     ]
-    return cast("list[OffloadVerdictRow]", found)
 
 
-def _distribution(odds: Odds | None) -> dict[str, float | None]:
-    """Return the columns of a gain's distribution; without a verdict they are empty."""
-    names = (f"speedup_p{round(100 * quantile)}_factor" for quantile in QUANTILES)
-    quantiles = dict(zip(names, UNKNOWN if odds is None else odds.quantiles, strict=True))
-    return {"pays_probability": None if odds is None else odds.pays_probability, **quantiles}
+class Distribution(TypedDict):
+    """The columns of a gain's distribution; without a verdict they are empty."""
+
+    pays_probability: float | None
+    speedup_p5_factor: float | None
+    speedup_p25_factor: float | None
+    speedup_p50_factor: float | None
+    speedup_p75_factor: float | None
+    speedup_p95_factor: float | None
+
+
+def _distribution(odds: Odds | None) -> Distribution:
+    p5, p25, p50, p75, p95 = UNKNOWN if odds is None else odds.quantiles
+    return {
+        "pays_probability": None if odds is None else odds.pays_probability,
+        "speedup_p5_factor": p5,
+        "speedup_p25_factor": p25,
+        "speedup_p50_factor": p50,
+        "speedup_p75_factor": p75,
+        "speedup_p95_factor": p95,
+    }
 
 
 def judged(odds: Odds | None) -> Judgement:
