@@ -41,7 +41,7 @@ from common.measurements import meters
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
-from common.view.load.search_text import search_report
+from common.view.load.compared_loads_text import search_report
 
 TABLES = ("load_search", "load_batch_times", "load_best")
 PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "normalize", "top_k", "replicate", "out")

@@ -38,7 +38,7 @@ from common.load.settings import checked, fleet_task, thresholds
 from common.messages.errors import CommandLineError
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
-from common.view.load.search_text import FLEET
+from common.view.load.compared_loads_text import FLEET
 from common.workers import CLUSTERS, Workers
 
 

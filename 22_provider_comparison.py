@@ -29,7 +29,7 @@ from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
 from common.table_rows import ProviderComparisonRow
-from common.view.load.search_text import PROVIDERS
+from common.view.load.compared_loads_text import PROVIDERS
 
 
 def arguments() -> cli.Parser:

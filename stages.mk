@@ -282,13 +282,12 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
     common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/board_files.py \
     common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \
-    common/fpga/planning/whole_model.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
+    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
     common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
@@ -797,8 +796,8 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/comparison/history_tables.py common/view/design/energy_plot.py common/view/design/front_plot.py \
     common/view/design/nest_plot.py common/view/design/product_plot.py common/view/design/text_tables.py \
     common/view/findings.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/load/fleet_plot.py common/view/load/load_plot.py common/view/load/load_text.py \
-    common/view/load/search_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
+    common/view/load/compared_loads_plot.py common/view/load/compared_loads_text.py common/view/load/load_plot.py \
+    common/view/load/load_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
     common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/engine_text.py \
     common/view/plan/fpga_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/formats_plot.py \

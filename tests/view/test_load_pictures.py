@@ -9,8 +9,8 @@ from matplotlib.text import Text
 from common.artifacts.frames import records
 from common.load.interference import ROLES
 from common.load.service.concurrency import USUAL
-from common.view.load.fleet_plot import LABEL_WIDTH, MOST_MODELS, draw_fleet, draw_interference
-from common.view.load.search_text import load_section
+from common.view.load.compared_loads_plot import LABEL_WIDTH, MOST_MODELS, draw_fleet, draw_interference
+from common.view.load.compared_loads_text import load_section
 from tests.support.drawn import outside, texts
 
 EXTRA = "_with_a_name_that_is_longer_than_any_axis_has_room_for"

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.table_rows import EnduranceSummaryDocument, LoadBestDocument, LoadSummaryDocument
+from common.view.load.compared_loads_text import setup_label
 from common.view.load.load_text import leak_text, speed_text
-from common.view.load.search_text import setup_label
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, label_log, new_figure
 from common.view.text import duration, percent, quantity, significant
 

@@ -14,7 +14,7 @@ from common.view.design.nest_plot import draw_design_nest
 from common.view.design.product_plot import draw_design_buffer, draw_design_convergence
 from common.view.findings import Findings
 from common.view.groups import TimedRow, leading_gap
-from common.view.load.fleet_plot import draw_fleet, draw_interference
+from common.view.load.compared_loads_plot import draw_fleet, draw_interference
 from common.view.load.load_plot import draw_endurance, draw_load, draw_load_curve
 from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.answer.headline import headline

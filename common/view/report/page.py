@@ -13,7 +13,7 @@ from common.view.comparison.history_tables import history_section
 from common.view.design.text_tables import design_tables
 from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
-from common.view.load.search_text import load_section
+from common.view.load.compared_loads_text import load_section
 from common.view.node_labels import modules_of
 from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.decode_text import PLANS as DECODE_PLANS
