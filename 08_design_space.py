@@ -51,7 +51,7 @@ from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
 from common.design_space.search.engines.registry import ENGINES, chosen_searches
 from common.design_space.search.settings import ACCOUNTINGS, ANALYTIC, CYCLE_MODELS, EXACT, RTL, TILED, Search
-from common.view.design.text_tables import design_report
+from common.view.design.design_text import design_report
 from common.workers import CLUSTERS, Workers
 
 SCRIPT = "08_design_space.py"

@@ -100,9 +100,9 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
-    common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/generation_text.py common/view/roofline/roofline_text.py common/view/tables.py \
-    common/view/text.py
+    common/view/__init__.py common/view/executed_nodes.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/generation_text.py common/view/roofline/roofline_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -360,7 +360,7 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/process/code_version.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/text_tables.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/design_text.py \
     common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
     common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
     common/workload/map_layers.py common/workload/nest_rows.py
@@ -404,7 +404,7 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/board_text.py \
-    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/design/design_text.py common/view/html.css common/view/html.py common/view/tables.py \
     common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
     common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
@@ -792,23 +792,22 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/design/energy_plot.py common/view/design/front_plot.py \
-    common/view/design/nest_plot.py common/view/design/product_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/comparison/plots.py common/view/design/design_text.py common/view/design/energy_plot.py \
+    common/view/design/front_plot.py common/view/design/nest_plot.py common/view/design/product_plot.py \
+    common/view/executed_nodes.py common/view/findings.py common/view/html.css common/view/html.py \
     common/view/load/compared_loads_plot.py common/view/load/compared_loads_text.py common/view/load/load_plot.py \
     common/view/load/load_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
     common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/engine_text.py \
-    common/view/plan/fpga_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/formats_plot.py \
-    common/view/plan/pictures/front_plot.py common/view/plan/pictures/offload_plot.py \
-    common/view/plan/pictures/resource_plot.py common/view/plan/pictures/timeline_plot.py \
+    common/view/plan/fpga_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/front_plot.py \
+    common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
+    common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \
     common/view/profile/energy_plot.py common/view/profile/generation_plot.py common/view/profile/generation_text.py \
     common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
-    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
-    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
-    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
-    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
-    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py
+    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/report/report_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from common.messages.names import printable
 from common.table_rows import Documents, Tables
-from common.view.groups import KeyNode, RankedRow, rank_nodes
+from common.view.executed_nodes import KeyNode, RankedRow, rank_nodes
 from common.view.marks import Marks
 from common.view.node_labels import labels_of
 from common.view.text import duration, percent

@@ -17,7 +17,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter
 
-from common.view.groups import KeyNode
+from common.view.executed_nodes import KeyNode
 from common.view.marks import Marks, mark_id, marked
 from common.view.placing import Point, place_around
 from common.view.text import quantity

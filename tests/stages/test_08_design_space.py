@@ -25,7 +25,7 @@ from common.design_space.search.fronts import best
 from common.design_space.search.settings import Search
 from common.design_space.single_buffer.bound import lower_bound
 from common.design_space.single_buffer.fusion import fused_front
-from common.view.design.text_tables import design_report, verdict_lines
+from common.view.design.design_text import design_report, verdict_lines
 from common.workers import Workers
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph

@@ -10,7 +10,6 @@ import pytest
 from common.artifacts.frames import records
 from common.comparison.stated_figures import FIGURES
 from common.timeline.flamegraph import differential_stacks
-from common.view.comparison.comparison_plot import MOST_BARS, draw_comparison
 from common.view.comparison.comparison_tables import (
     comparison_markdown,
     comparison_page,
@@ -18,6 +17,7 @@ from common.view.comparison.comparison_tables import (
     difference_table,
     value_text,
 )
+from common.view.comparison.plots import MOST_BARS, draw_comparison
 
 
 def row(subject="", kind="node", verdict="unchanged", share=0.01, **changes):

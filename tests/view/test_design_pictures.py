@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 
 from common.artifacts.frames import records
+from common.view.design.design_text import design_names
+from common.view.design.design_text import design_tables as html_of
 from common.view.design.energy_plot import draw_design_energy
 from common.view.design.front_plot import MOST_LISTED, draw_design_front
 from common.view.design.nest_plot import Loops, draw_design_nest, nest
 from common.view.design.product_plot import draw_design_buffer, draw_design_convergence, swept_memory
-from common.view.design.text_tables import design_names
-from common.view.design.text_tables import design_tables as html_of
 from common.view.style import render
 from tests.support.drawn import boxes, head, outside, texts
 from tests.support.tables.design import (

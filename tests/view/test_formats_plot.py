@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.view.plan.pictures.formats_plot import draw_formats, format_points
+from common.view.plan.pictures.what_if_plot import draw_formats, format_points
 from tests.support.drawn import head, outside
 
 

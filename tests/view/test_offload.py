@@ -26,11 +26,11 @@ from common.view.plan.fpga_text import (
     operators,
     verdict_lines,
 )
-from common.view.plan.pictures.formats_plot import draw_what_if
 from common.view.plan.pictures.front_plot import draw_front
 from common.view.plan.pictures.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.plan.pictures.resource_plot import draw_resources
 from common.view.plan.pictures.timeline_plot import draw_timeline, join, lane_order
+from common.view.plan.pictures.what_if_plot import draw_what_if
 from common.view.plan.replicas_text import replica_headline, replica_report
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.plan.what_if_text import what_if_report

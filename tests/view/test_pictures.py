@@ -10,8 +10,8 @@ from matplotlib.text import Text
 
 from common.artifacts.checks.schema import conform
 from common.artifacts.frames import records
+from common.view.executed_nodes import rank_nodes
 from common.view.findings import Findings, StageRecord
-from common.view.groups import rank_nodes
 from common.view.node_labels import labels_of
 from common.view.profile.energy_plot import draw_energy
 from common.view.profile.latency_plot import draw_latency

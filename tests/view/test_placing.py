@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from common.artifacts.frames import records
-from common.view.groups import rank_nodes
+from common.view.executed_nodes import rank_nodes
 from common.view.node_labels import labels_of
 from common.view.placing import place_around, spread
 

@@ -11,8 +11,8 @@ from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.messages.note_kinds import ENDANGERED
 from common.sensors.other_work import OtherWork
+from common.view.executed_nodes import by_op_type
 from common.view.findings import Findings, StageRecord
-from common.view.groups import by_op_type
 from common.view.html import figure, html_table
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.profile.latency_plot import draw_latency

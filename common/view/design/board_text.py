@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from common.table_rows import DesignEnginesRow, DesignSimulationRow
-from common.view.design.text_tables import joules
+from common.view.design.design_text import joules
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, quantity
 

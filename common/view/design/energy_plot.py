@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from common.messages.names import shorten
-from common.view.design.text_tables import PICO, DesignNames, design_names
+from common.view.design.design_text import PICO, DesignNames, design_names
 from common.view.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import percent, quantity
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from common.view.design.text_tables import PICO, DesignNames, design_names
+from common.view.design.design_text import PICO, DesignNames, design_names
 from common.view.style import (
     BLUE,
     GREY,

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from common.view.design.text_tables import PICO
+from common.view.design.design_text import PICO
 from common.view.style import BLUE, GREY, PALE, VERMILLION, new_figure
 from common.view.text import MISSING, percent, quantity
 

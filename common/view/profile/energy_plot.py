@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.table_rows import EnergySummaryDocument
-from common.view.groups import KeyNode
+from common.view.executed_nodes import KeyNode
 from common.view.style import BLUE, GREY, ORANGE, mark, new_figure
 from common.view.text import joules, percent, quantity
 

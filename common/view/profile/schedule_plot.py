@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from common.view.groups import KeyNode, gap_text
+from common.view.executed_nodes import KeyNode, gap_text
 from common.view.placing import spread
 from common.view.style import BLACK, GREY, PALE, SKY, VERMILLION, list_keys, mark, new_figure, with_side_column
 from common.view.text import duration, percent, significant

@@ -9,7 +9,7 @@ from html import escape
 
 from common.messages.names import shorten
 from common.table_rows import ExecutedEdgesRow, OpRooflineRow
-from common.view.groups import main_bound
+from common.view.executed_nodes import main_bound
 from common.view.text import duration, percent, quantity
 
 FEW_BLOCKS, MOST_BLOCKS = 12, 40

@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 
 from common.table_rows import Documents, Tables
-from common.view.comparison.comparison_plot import draw_comparison, draw_history
+from common.view.comparison.plots import draw_comparison, draw_history
 from common.view.design.energy_plot import draw_design_energy
 from common.view.design.front_plot import draw_design_front
 from common.view.design.nest_plot import draw_design_nest
 from common.view.design.product_plot import draw_design_buffer, draw_design_convergence
+from common.view.executed_nodes import TimedRow, leading_gap
 from common.view.findings import Findings
-from common.view.groups import TimedRow, leading_gap
 from common.view.load.compared_loads_plot import draw_fleet, draw_interference
 from common.view.load.load_plot import draw_endurance, draw_load, draw_load_curve
 from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.answer.headline import headline
 from common.view.plan.pictures.engine_plot import draw_engine
-from common.view.plan.pictures.formats_plot import draw_formats, draw_what_if
 from common.view.plan.pictures.front_plot import draw_front
 from common.view.plan.pictures.offload_plot import draw_offload
 from common.view.plan.pictures.resource_plot import draw_resources
 from common.view.plan.pictures.timeline_plot import draw_timeline
+from common.view.plan.pictures.what_if_plot import draw_formats, draw_what_if
 from common.view.profile.energy_plot import draw_energy
 from common.view.profile.generation_plot import draw_generation
 from common.view.profile.latency_plot import draw_latency

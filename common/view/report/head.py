@@ -16,8 +16,8 @@ from common.table_rows import (
     OffloadVerdictRow,
     OpScheduleRow,
 )
+from common.view.executed_nodes import by_op_type, leading_gap
 from common.view.findings import Findings
-from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
 from common.view.plan.answer.cases import judgement
 from common.view.plan.verdict_text import outlook, outlook_title

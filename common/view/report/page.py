@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from common.view.comparison.comparison_tables import difference_table
 from common.view.comparison.history_tables import history_section
-from common.view.design.text_tables import design_tables
+from common.view.design.design_text import design_tables
 from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
 from common.view.load.compared_loads_text import load_section
@@ -22,14 +22,6 @@ from common.view.plan.what_if_text import WHAT_IF
 from common.view.profile.generation_text import PHASES
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
-from common.view.report.node_tables import (
-    ceiling_table,
-    energy_table,
-    node_table,
-    operator_table,
-    path_table,
-    provenance_tables,
-)
 from common.view.report.plan_tables import (
     FRONT,
     candidate_table,
@@ -37,6 +29,14 @@ from common.view.report.plan_tables import (
     plan_table,
     speedup_table,
     verdict_table,
+)
+from common.view.report.report_tables import (
+    ceiling_table,
+    energy_table,
+    node_table,
+    operator_table,
+    path_table,
+    provenance_tables,
 )
 from common.view.report.summary_text import answer_of
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings

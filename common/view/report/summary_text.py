@@ -8,9 +8,9 @@ from itertools import chain
 
 from common.graphs.sums import ratio
 from common.table_rows import Documents, HardwareCountersDocument, LatencySummaryDocument, OpRooflineRow
-from common.view.design.text_tables import verdict_lines
+from common.view.design.design_text import verdict_lines
+from common.view.executed_nodes import OperatorTypeTotals, TimedRow, by_op_type, leading_gap
 from common.view.findings import Findings
-from common.view.groups import OperatorTypeTotals, TimedRow, by_op_type, leading_gap
 from common.view.plan.answer.headline import headline
 from common.view.plan.decode_text import decode_sentence
 from common.view.plan.engine_text import engine_sentence

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from common.messages.host_doubts import EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.messages.note_kinds import ENDANGERED, first_of_each, kind_of, usual_kind
 from common.table_rows import HostCeilingsDocument, LatencySummaryDocument, OpRooflineRow
+from common.view.executed_nodes import gap_share, leading_gap
 from common.view.findings import Findings
-from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
 from common.view.roofline.roofline_text import REASONS
 from common.view.text import percent

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.table_rows import OpRooflineRow
-from common.view.groups import KeyNode, by_op_type, gap_share, gap_text, leading_gap
+from common.view.executed_nodes import KeyNode, by_op_type, gap_share, gap_text, leading_gap
 from common.view.roofline.roofline_text import REASONS
 from common.view.roofline.roofs import COLUMN_SHARE, Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (

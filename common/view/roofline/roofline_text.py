@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from common.table_rows import OpRooflineRow
-from common.view.groups import OperatorTypeTotals, by_op_type
+from common.view.executed_nodes import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, quantity
 

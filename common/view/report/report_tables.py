@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from common.table_rows import CriticalPathRow, HostCeilingsDocument, OpRooflineRow, OpsProfileRow
+from common.view.executed_nodes import OperatorTypeTotals, by_op_type
 from common.view.findings import Findings, StageRecord
-from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn, rows_left_out, table_of_cells
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
 
