@@ -78,8 +78,7 @@ class ModelRuns:
     def of(cls, model: BoardModel, size: Size, designs: DesignSet) -> ModelRuns:
         """Return the runs of a model on an array of a size whose buffers hold any of the tiles of some designs.
 
-        Raises:
-            UnusableValueError: an element is a part of a byte.
+        An element that is a part of a byte is an UnusableValueError.
         """
         hardware = array_hardware(size, element_bytes(model.builder.precision), model.energies)
         parts = [nest_runs(nest, size, designs.tiles(), hardware) for nest in model.nests]
@@ -108,11 +107,7 @@ class ModelRuns:
 
 
 def element_bytes(precision: str) -> int:
-    """Return the bytes of an element.
-
-    Raises:
-        UnusableValueError: it is a part of a byte, which the cost function does not count.
-    """
+    """Return the bytes of an element; UnusableValueError for a part of a byte, which the cost does not count."""
     bits = PRECISION_BITS[precision]
     if bits % 8:
         raise UnusableValueError("precision", f"{precision} has elements of {bits} bits", "give whole bytes: int8")
@@ -124,14 +119,11 @@ def front_of(
     designs: DesignSet | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Front:
-    """Return the front of all arrays that fit a board.
+    """Return the front of all arrays that fit a board, or raise UnusableValueError where none does.
 
     Args:
         designs: designs to try; by default the whole set.
         progress: is called with the number of sizes that are done.
-
-    Raises:
-        UnusableValueError: no design fits the board.
     """
     tried, builder = designs or DesignSet(), model.builder
     front, counts = list[BoardDesign](), [0, 0]

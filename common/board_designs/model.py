@@ -71,11 +71,7 @@ class BoardModel:
 
 
 def require_precision(board: Board, precision: str) -> None:
-    """Refuse a number format that the DSPs of a board are not the place for.
-
-    Raises:
-        UnusableValueError: the board has no rate for it, or has other processors that compute it.
-    """
+    """Raise UnusableValueError for a format that a board has no rate for, or computes in other processors."""
     if precision not in board.macs_per_dsp:
         known = ", ".join(board.macs_per_dsp)
         raise UnusableValueError("precision", f"{board.name} gives no rate for {quoted(precision)}", f"known: {known}")
@@ -87,11 +83,7 @@ def require_precision(board: Board, precision: str) -> None:
 def read_budget(text: str, board: Board) -> tuple[Board, Resources]:
     """Return a board and the most that an array may take of it, from a text: ``dsp=2000,memory_channels=8,regions=1``.
 
-    Args:
-        text: amounts by resource; ``regions`` keeps so many regions of the board, those with the most DSPs.
-
-    Raises:
-        UnusableValueError: the text is no budget.
+    ``regions`` keeps so many regions of the board, those with the most DSPs. UnusableValueError if it is no such text.
     """
     amounts: dict[str, float] = {}
     for word in filter(None, text.split(",")):

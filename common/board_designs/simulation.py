@@ -42,11 +42,7 @@ def require_simulator(precision: str) -> None:
 
 
 def simulated_rows(model: BoardModel, front: Front, is_wanted: bool) -> list[DesignSimulationRow]:
-    """Return the rows of the fastest design of a front; none where they are not wanted.
-
-    Raises:
-        UnusableValueError, PipelineError: as :func:`simulation_rows`.
-    """
+    """Return the rows of the fastest design of a front (:func:`simulation_rows`); none where they are not wanted."""
     fastest = front.designs[0]
     costs = ModelRuns.of(model, fastest.design.size, DesignSet()).fastest(fastest.array) if is_wanted else None
     return [] if costs is None else simulation_rows(fastest, model.nests, costs)

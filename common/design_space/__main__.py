@@ -67,11 +67,7 @@ def estimate(argv: Sequence[str]) -> int:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a table of mapped layers.
-
-    Raises:
-        PipelineError: it is not there, or is no table.
-    """
+    """Read a table of mapped layers; PipelineError if it is not there, or is no table."""
     try:
         table = pd.read_csv(path, dtype={"mapping.mapping": str}, keep_default_na=False, low_memory=False)
     except OSError as error:
@@ -84,11 +80,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table, all of it or nothing.
-
-    Raises:
-        PipelineError: it cannot be written.
-    """
+    """Write a table, all of it or nothing; PipelineError if it cannot be written."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         table.to_csv(staged, index=False)

@@ -91,11 +91,7 @@ def evaluate(
 
 
 def _workload_type(hardware: Hardware, searches: Sequence[Search]) -> type[ModelWorkload]:
-    """Return what is searched on an accelerator.
-
-    Raises:
-        UnusableValueError: FA-DOSA's accounting and its algorithm need one buffer.
-    """
+    """Return what is searched on an accelerator; FA-DOSA's ways need one buffer, others are an UnusableValueError."""
     if any(search.accounting == ONCE or search.engine == FA_DOSA for search in searches):
         single_buffer(hardware)  # refuses other memories
     if searches[0].accounting == ONCE:
@@ -113,15 +109,13 @@ def results_of(
 ) -> DesignResults:
     """Return the results of designs, those that are not known from the workers.
 
-    An interruption ends the work once a schedule was found. A search that was cut short is not kept.
+    An interruption ends the work once a schedule was found. A search that was cut short is not kept. A worker that is
+    gone is a PipelineError.
 
     Args:
         cache: results of earlier runs; None to know none.
         observer: of the searches that this process makes; it may end all of them.
         progress: hears how many designs are done elsewhere, and of how many.
-
-    Raises:
-        PipelineError: as the workload, or a worker that is gone.
     """
     model = key_of(workload) if cache else ""
     keys = [key_of(model, design) for design in designs] if cache else []

@@ -185,22 +185,14 @@ class Hardware:
         return self.rtl if self.counts_rtl else None
 
     def with_rtl(self) -> Hardware:
-        """Return the accelerator whose cycles are at least those of its RTL.
-
-        Raises:
-            UnusableValueError: its file has no costs of the RTL.
-        """
+        """Return the accelerator whose cycles are at least its RTL's; UnusableValueError without costs of one."""
         if self.rtl is None:
             problem = f"the file of {self.name} has no costs of its RTL (rtl)"
             raise UnusableValueError("cycle_model", problem, "leave out <cycle_model>")
         return replace(self, counts_rtl=True)
 
     def level(self, name: str) -> Level:
-        """Return a level by its name.
-
-        Raises:
-            UnusableValueError: there is no such level.
-        """
+        """Return a level by its name; UnusableValueError if there is none."""
         for level in self.levels:
             if level.name == name:
                 return level
@@ -280,11 +272,7 @@ class Hardware:
         return other
 
     def require_room(self) -> None:
-        """Refuse memories that are too small for any schedule.
-
-        Raises:
-            NothingFitsError: a level cannot hold one word of each of its operands.
-        """
+        """Raise NothingFitsError for a level that cannot hold one word of each of its operands."""
         for level in self.levels:
             if problem := capacity_problem(level):
                 raise NothingFitsError(f"{level.name}_kib", problem, "give a larger memory")

@@ -27,12 +27,7 @@ OPERANDS = tuple(RELEVANT_LOOPS)
 
 
 def load_hardware(name: str, folder: Path) -> Hardware:
-    """Read an accelerator's file, given by its name in ``folder`` or by its path.
-
-    Raises:
-        UnusableValueError: there is no such file.
-        ConfigurationError: as :func:`read_hardware`.
-    """
+    """Read an accelerator's file, given by its name in ``folder`` or by its path; UnusableValueError without a file."""
     return read_hardware(Section.of_file(find_file("hardware", name, folder)))
 
 

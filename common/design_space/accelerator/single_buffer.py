@@ -55,11 +55,7 @@ def has_single_buffer(hardware: Hardware) -> bool:
 
 
 def single_buffer(hardware: Hardware) -> SingleBuffer:
-    """Return an accelerator whose only memory on the chip is one buffer for all operands.
-
-    Raises:
-        UnusableValueError: it has other memories.
-    """
+    """Return an accelerator whose only memory on the chip is one buffer; UnusableValueError for other memories."""
     if not has_single_buffer(hardware):
         names = ", ".join(level.name for level in hardware.levels)
         problem = f"{hardware.name} has the memories {names}"

@@ -23,14 +23,10 @@ _SIDES = re.compile(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})")
 def designs(hardware: Hardware, sweep: str) -> dict[str, Hardware]:
     """Return the accelerator in every combination of the sizes of a sweep, each by its name.
 
-    Args:
-        sweep: sizes by name, the names separated by blanks; without any it is the accelerator as it is. ``array`` has
-            rows and columns; ``LEVEL_kib`` the KiB of all copies of a level together; ``buffer_kib`` those of the
-            outermost level on the chip. ``8,16,…,128`` is a range: each size is the one before times the second over
-            the first.
-
-    Raises:
-        UnusableValueError: the text is no sweep.
+    A sweep has sizes by name, separated by blanks; without any it is the accelerator as it is. ``array`` has rows and
+    columns; ``LEVEL_kib`` the KiB of all copies of a level together; ``buffer_kib`` those of the outermost level on the
+    chip. ``8,16,…,128`` is a range: each size is the one before times the second over the first. UnusableValueError
+    for a text that is no sweep.
     """
     sizes = _sizes(hardware, sweep)
     if (count := prod(map(len, sizes.values()))) > MOST_DESIGNS:
@@ -73,11 +69,7 @@ def _listed(name: str, values: str) -> Iterator[Size]:
 
 
 def _between(first: Size, second: Size, last: Size) -> Iterator[Size]:
-    """Yield the sizes of a range after its second one, up to the one before its last.
-
-    Raises:
-        UnusableValueError: the range does not meet its last size.
-    """
+    """Yield the sizes of a range between its second and its last, or raise UnusableValueError if it misses the last."""
     ratio = tuple(after / before for before, after in zip(first, second, strict=True))
     size = second
     for _ in range(MOST_DESIGNS):

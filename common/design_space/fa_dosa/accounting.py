@@ -120,11 +120,7 @@ class FaDosaWorkload:
 
     @classmethod
     def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> FaDosaWorkload:
-        """Return the kernels of a model.
-
-        Raises:
-            PipelineError: the model has nothing to move or to compute.
-        """
+        """Return the kernels of a model; PipelineError if it has nothing to move or to compute."""
         kernels = tuple(fa_dosa_kernels(metrics, graph, fused) for fused in (FOLDED, ACTIVATED, ADDED))
         if not kernels[0]:
             raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")
@@ -136,8 +132,7 @@ class FaDosaWorkload:
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the fusion of least product. There are three, and all are tried: nothing else changes a cost.
 
-        Raises:
-            UnusableValueError: the accelerator has other memories, or an engine was named that searches.
+        An accelerator with other memories, or an engine that searches, is an UnusableValueError.
         """
         if design.search.engine != EXACT:
             problem = f"{design.search.engine} has nothing to search where no tile changes a cost"

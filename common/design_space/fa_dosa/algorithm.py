@@ -66,10 +66,7 @@ class LearntGroups(NamedTuple):
 def learnt_groups(
     graph: ComputationGraph, hardware: Hardware, most_epochs: int, observer: SearchObserver = UNOBSERVED
 ) -> LearntGroups:
-    """Return the groups that FA-DOSA fuses: those that are more probable than not at the end.
-
-    Args:
-        most_epochs: steps of the optimizer at most; FA-DOSA takes 1,000.
+    """Return the groups that FA-DOSA fuses: those that are more probable than not after its epochs.
 
     Raises:
         PipelineError: PyTorch is not installed.

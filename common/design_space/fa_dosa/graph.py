@@ -64,11 +64,7 @@ class ComputationGraph:
         self.layers[name] = GraphLayer(op_type, nest, counted if macs is None else macs, sizes)
 
     def add_edge(self, src: str, dst: str) -> None:
-        """Add an edge from the layer that writes a tensor to one that reads it.
-
-        Raises:
-            UnusableValueError: there is no such layer.
-        """
+        """Add an edge from the layer that writes a tensor to one that reads it; both must be known."""
         self._require_known((src, dst))
         if (src, dst) not in self.edges:
             self.edges.append((src, dst))
@@ -76,8 +72,7 @@ class ComputationGraph:
     def add_fusion_group(self, group: Sequence[str]) -> None:
         """Add layers that may run as one kernel.
 
-        Raises:
-            UnusableValueError: there is no such layer, two that follow each other have no edge, or one is in a group.
+        UnusableValueError: there is no such layer, two that follow each other have no edge, or one is in a group.
         """
         self._require_known(group)
         names = tuple(group)
@@ -96,6 +91,7 @@ class ComputationGraph:
         return [dst for src, dst in self.edges if src == name]
 
     def _require_known(self, names: Sequence[str]) -> None:
+        """Raise UnusableValueError for a layer that is not in the graph."""
         for name in names:
             if name not in self.layers:
                 raise UnusableValueError("layer", f"{quoted(name)} is not in the graph", "add the layer first")

@@ -46,11 +46,7 @@ def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int]
 
 
 def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> ComputationGraph:
-    """Return the graph of a model from its rows of op_metrics and its source graph.
-
-    Raises:
-        PipelineError: a size depends on data.
-    """
+    """Return the graph of a model from its op_metrics and its source graph; PipelineError if a size depends on data."""
     rows = {row["source_node"]: row for row in metrics}
     layers, nests = layers_by_node(rows.values(), source), nests_by_node(rows.values(), source)
     graph = ComputationGraph()

@@ -42,11 +42,7 @@ class MappingParameters:
     """
 
     def __init__(self, graph: ComputationGraph) -> None:
-        """Make the parameters of a graph's layers.
-
-        Raises:
-            PipelineError: PyTorch is not installed.
-        """
+        """Make the parameters of a graph's layers; PipelineError without PyTorch."""
         torch = torch_module()
         bounds = [[layer.nest.bounds[loop] for loop in LOOPS] for layer in graph.layers.values()]
         self.layers = tuple(graph.layers)
@@ -63,11 +59,7 @@ class MappingParameters:
         return self.log_tiles.exp()
 
     def get_mapping_by_original_name(self, name: str) -> dict[str, Tensor]:
-        """Return the extent of a layer's tile along each loop.
-
-        Raises:
-            UnusableValueError: there is no such layer.
-        """
+        """Return the extent of a layer's tile along each loop; UnusableValueError if there is no such layer."""
         if name not in self.layers:
             raise UnusableValueError("layer", f"{quoted(name)} has no mapping", "name a layer of the graph")
         return dict(zip(LOOPS, self.tiles[self.layers.index(name)], strict=True))
@@ -77,11 +69,7 @@ class FusionParameters:
     """The probability that the layers of a group run as one kernel, for each group of a graph: a half at first."""
 
     def __init__(self, graph: ComputationGraph) -> None:
-        """Make the parameters of a graph's groups.
-
-        Raises:
-            PipelineError: PyTorch is not installed.
-        """
+        """Make the parameters of a graph's groups; PipelineError without PyTorch."""
         self._places = {frozenset(group): place for place, group in enumerate(graph.fusion_groups)}
         torch = torch_module()
         self.logits = torch.zeros(len(graph.fusion_groups), dtype=torch.float64).requires_grad_()
@@ -117,11 +105,7 @@ class ConditionalPerformanceModel:
     """
 
     def __init__(self, hardware: Hardware | None = None) -> None:
-        """Take an accelerator with one buffer; FA-DOSA's if None.
-
-        Raises:
-            UnusableValueError: the accelerator has other memories.
-        """
+        """Take an accelerator with one buffer, FA-DOSA's if None; UnusableValueError for other memories."""
         self.hardware = hardware or fa_dosa_hardware()
         self._rates = single_buffer(self.hardware)
 
@@ -152,11 +136,8 @@ def calculate_hardware_config(
 ) -> dict[str, Tensor]:
     """Return the least hardware that holds every layer's tile: ``buffer_kib`` and ``area_mm2``, with gradients.
 
-    Args:
-        hardware: an accelerator with one buffer; FA-DOSA's if None.
-
-    Raises:
-        UnusableValueError: the tiles are of other layers, there are none, or the accelerator has other memories.
+    The accelerator has one buffer, and is FA-DOSA's if None. UnusableValueError: the tiles are of other layers, there
+    are none, or the accelerator has other memories.
     """
     if not graph.layers or mapping_params.layers != tuple(graph.layers):
         raise UnusableValueError("mapping", "has other layers than the graph, or none", "make it from the whole graph")

@@ -42,9 +42,7 @@ def tile_sizes(extent: int) -> tuple[int, ...]:
     """Return the smallest size for each number of tiles that an extent can be cut into, largest first.
 
     There are about ``2·sqrt(extent)``: with few tiles one size for each number of them, then every small size.
-
-    Raises:
-        PipelineError: the extent is too large for a search.
+    An extent that is too large for a search is a PipelineError.
     """
     require_extent(extent)
     last = extent - 1  # ceil(extent / count) = floor(last / count) + 1
@@ -53,11 +51,7 @@ def tile_sizes(extent: int) -> tuple[int, ...]:
 
 
 def require_extent(extent: int) -> None:
-    """Refuse an extent that has too many tiles for a search.
-
-    Raises:
-        PipelineError: the extent is too large.
-    """
+    """Raise PipelineError for an extent that has too many tiles for a search."""
     if extent > MOST_EXTENT:
         remedy = f"a loop or an axis of a tensor may have {MOST_EXTENT:,} steps"
         raise PipelineError("op_metrics.csv", f"a search cannot cut {extent:,} steps into tiles", remedy)

@@ -45,8 +45,7 @@ class ModelLayer:
 def model_layers(metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> tuple[LayerGraph, tuple[ModelLayer, ...]]:
     """Return the graph of a model's layers in elements, and each of them as an accelerator runs it.
 
-    Raises:
-        UpstreamError: dimensions of the model are unbound.
+    Unbound dimensions are an UpstreamError.
     """
     rows = {row["source_node"]: row for row in metrics}
     layers = layer_graph(metrics, graph, counts_elements=True)

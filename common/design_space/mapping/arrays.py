@@ -86,11 +86,7 @@ NUMPY = Namespace(np, np.asarray, _along, np.ceil)
 
 
 def torch_module() -> ModuleType:
-    """Return PyTorch.
-
-    Raises:
-        PipelineError: it is not installed.
-    """
+    """Return PyTorch; PipelineError if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -100,11 +96,7 @@ def torch_module() -> ModuleType:
 
 
 def torch_namespace() -> Namespace:
-    """Return PyTorch, in which the cost has a gradient.
-
-    Raises:
-        PipelineError: it is not installed.
-    """
+    """Return PyTorch, in which the cost has a gradient; PipelineError if it is not installed."""
     torch = torch_module()
 
     def asarray(values: Array | Sequence[object] | float) -> Tensor:

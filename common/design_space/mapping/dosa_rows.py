@@ -57,11 +57,7 @@ class MappedRows:
 
 
 def read_rows(table: pd.DataFrame, hardware: Hardware) -> MappedRows:
-    """Return a table as arrays.
-
-    Raises:
-        PipelineError: a column is missing, or a row cannot be used; the message numbers the rows from 1.
-    """
+    """Return a table as arrays; PipelineError for a missing column, or a bad row, numbered from 1."""
     has_sizes = any(name in table for name in SIZES)
     if missing := [name for name in (*LAYER, MAPPING, *(SIZES if has_sizes else ())) if name not in table]:
         raise PipelineError("the table", f"has no column {missing[0]}", "give the columns of DOSA's rows")
@@ -124,9 +120,8 @@ def _first(is_bad: npt.NDArray[np.bool_]) -> int | None:
 def estimate(rows: MappedRows, hardware: Hardware) -> pd.DataFrame:
     """Return cycles, energy and DRAM traffic of every row.
 
-    Raises:
-        PipelineError: a mapping does not cover its layer, lays out more copies than its array has, or holds tiles that
-            do not fit.
+    PipelineError: a mapping does not cover its layer, lays out more copies than its array has, or has tiles that do not
+    fit.
     """
     parts = []
     for chosen, nests, mappings, figures in rows.batches():

@@ -55,11 +55,7 @@ class Mappings:
 
 
 def parse_mapping(text: str, levels: int) -> list[LevelLoops]:
-    """Return the loops of each level of one mapping.
-
-    Raises:
-        UnusableValueError: the text is no mapping, or has another number of levels.
-    """
+    """Return the loops of each level of one mapping; UnusableValueError for no mapping, or other levels."""
     parts = text.split(" - ")
     if len(parts) != levels:
         raise UnusableValueError("mapping", f"{quoted(text)} has {len(parts)} levels", f"the accelerator has {levels}")
@@ -92,11 +88,7 @@ def _loop(word: str) -> tuple[int, int, bool]:
 
 
 def parse_mappings(texts: Sequence[str], hardware: Hardware) -> Mappings:
-    """Return mappings as one batch.
-
-    Raises:
-        UnusableValueError: as :func:`parse_mapping`; or a level holds other operands than the accelerator's.
-    """
+    """Return mappings as one batch; UnusableValueError also where a level holds other operands than it should."""
     rows: dict[str, int] = {}
     places = [rows.setdefault(text, len(rows)) for text in texts]
     parsed = [_checked(parse_mapping(text, len(hardware.levels)), hardware) for text in rows]
@@ -107,8 +99,7 @@ def parse_mappings(texts: Sequence[str], hardware: Hardware) -> Mappings:
 def hierarchy_of(text: str, hardware: Hardware) -> Hardware:
     """Return the hierarchy of a mapping: an operand that one of its levels does not name bypasses that level.
 
-    Raises:
-        UnusableValueError: as :func:`parse_mapping`; or an operand may not bypass a level, or a level does not hold it.
+    UnusableValueError also where an operand may not bypass a level, or a level does not hold it.
     """
     parsed = parse_mapping(text, len(hardware.levels))
     passed = [level.holds - part.holds for part, level in zip(parsed, hardware.levels, strict=True)]

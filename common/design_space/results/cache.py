@@ -51,11 +51,7 @@ def text_of(value: Any) -> str:
 
 
 def value_of(text: str, kinds: Iterable[type] = ()) -> Any:
-    """Return the value of a text that :func:`text_of` made.
-
-    Raises:
-        ValueError: it is no such text.
-    """
+    """Return the value of a text that :func:`text_of` made; ValueError for any other text."""
     try:
         return _decoded(json.loads(text), {kind.__name__: kind for kind in kinds})
     except (TypeError, KeyError, RecursionError) as error:

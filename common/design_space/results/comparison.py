@@ -41,11 +41,7 @@ def edp(point: DesignPointsRow) -> float:
 
 
 def objective(name: str, areas: Iterable[float | None]) -> Callable[[DesignPointsRow], float]:
-    """Return what the best design has the least of: one of ``OBJECTIVES``.
-
-    Raises:
-        UnusableValueError: it needs areas, and an accelerator has none.
-    """
+    """Return what the best design has the least of; UnusableValueError if it needs areas that are not known."""
     if name == "edp":
         return edp
     if not all(areas):
@@ -76,11 +72,7 @@ def with_front(points: Sequence[DesignPointsRow]) -> list[DesignPointsRow]:
 
 
 def require_budgets(budgets: Sequence[float], areas: Iterable[float | None]) -> None:
-    """Refuse areas that no design has, before any of them is searched.
-
-    Raises:
-        UnusableValueError: an area is below that of every design, or an accelerator's file gives none.
-    """
+    """Raise UnusableValueError for an area below that of every design, or if no area is known; before any search."""
     known = [area for area in areas if area is not None]
     if budgets and not known:
         raise UnusableValueError("area_budget_mm2", "this accelerator's file gives no areas", "")

@@ -72,10 +72,8 @@ def least_product(weighed: Callable[[float, float], SupportedPoint[Choice]]) -> 
 
     The least product is at a supported point. Between two known points, the weights of the line through them find a
     point below that line, or prove that there is none. No point is below the lines that found the two known ones. Where
-    even the crossing of those lines is no better than the best known point, nothing is sought in between.
-
-    Args:
-        weighed: returns a point of the least sum of energy and cycles, times these two weights.
+    even the crossing of those lines is no better than the best known point, nothing is sought in between. ``weighed``
+    returns a point of the least sum of energy and cycles, times these two weights.
     """
     first, last = weighed(1.0, 0.0), weighed(0.0, 1.0)
     least = best((first, last))

@@ -59,11 +59,7 @@ class FusedWorkload:
 
     @classmethod
     def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> FusedWorkload:
-        """Return the layers of a model.
-
-        Raises:
-            PipelineError: the model has nothing to move or to compute.
-        """
+        """Return the layers of a model; PipelineError if it has nothing to move or to compute."""
         layers = layer_graph(metrics, graph)
         if not layers.layers:
             raise PipelineError("op_metrics.csv", "no operator moves or computes anything", "choose another model")

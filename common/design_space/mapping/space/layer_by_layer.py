@@ -40,11 +40,7 @@ class NestSearches:
         self._known: dict[tuple[Hardware, LoopNest], NestFronts] = {}
 
     def fronts(self, nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
-        """Return the supported points of a nest, at least in the given settings.
-
-        Raises:
-            NothingFitsError: no tile fits, wherever the operands are.
-        """
+        """Return the supported points of a nest, at least in the given settings; NothingFitsError if no tile fits."""
         known = self._known.get((hardware, nest), NestFronts(0, 0.0, {}))
         if missing := [setting for setting in settings if setting not in known.fronts]:
             found = nest_fronts(nest, hardware, missing, min(MOST_CELLS, max(self.left / SHARE, FEW_CELLS)))
@@ -130,12 +126,11 @@ def exact(
     Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
     layer, as :mod:`common.design_space.search.fronts` proves. So no mapping of the space is better.
 
+    NothingFitsError if no tile of a layer fits.
+
     Args:
         runs: how often each layer runs in one inference; once where it is not named.
         searches: earlier searches, whose results are reused; new ones if None.
-
-    Raises:
-        NothingFitsError: no tile of a layer fits.
     """
     repeats = repeats_of(nests, runs)
     searches = searches or NestSearches()

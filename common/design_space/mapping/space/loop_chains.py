@@ -185,11 +185,7 @@ class _Rules:
 
 
 def nest_chains(nest: LoopNest, hardware: Hardware) -> list[LoopChains]:
-    """Return the chains of each loop of a nest.
-
-    Raises:
-        PipelineError: a loop is too long for a search.
-    """
+    """Return the chains of each loop of a nest; PipelineError if one is too long for a search."""
     for extent in nest.bounds.values():
         require_extent(extent)
     return [loop_chains(extent, _rules(nest, hardware, loop)) for loop, extent in enumerate(nest.bounds.values())]

@@ -51,15 +51,9 @@ class NestFronts:
 def nest_fronts(
     nest: LoopNest, hardware: Hardware, settings: Collection[Setting], most_cells: float = MOST_CELLS
 ) -> NestFronts:
-    """Return the supported points of a nest over every mapping of its space.
+    """Return the supported points of a nest over every mapping of its space; NothingFitsError if no tile fits anywhere.
 
-    Args:
-        settings: where the operands are, and the words of resident maps.
-        most_cells: how many cells may be bounded before the search ends; a mapping whose cost is computed counts as
-            some of them.
-
-    Raises:
-        NothingFitsError: no tile fits, wherever the operands are.
+    The search ends after so many bounded cells; a mapping whose cost is computed counts as some of them.
     """
     sizes = replace(hardware, name="", title="", not_covered="")  # words change no cost
     return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), most_cells)

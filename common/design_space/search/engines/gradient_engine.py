@@ -25,11 +25,7 @@ Known = dict[bytes, float]  # products of schedules
 
 
 def propose(problem: SearchProblem[object], seed: int) -> Proposals:
-    """Propose what gradient descent and polishing come to, round after round.
-
-    Raises:
-        PipelineError: PyTorch is not installed.
-    """
+    """Propose what gradient descent and polishing come to, round after round; PipelineError without PyTorch."""
     generator = torch_module().Generator().manual_seed(seed)
     known = Known()
     while len(known) < prod(problem.choice_sizes):

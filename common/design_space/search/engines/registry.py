@@ -28,30 +28,19 @@ def is_installed(name: str) -> bool:
 
 
 def require_installed(name: str) -> None:
-    """Refuse an engine whose package is not there.
-
-    Raises:
-        PipelineError: it is not.
-    """
+    """Raise PipelineError for an engine whose package is not there."""
     if not is_installed(name):
         raise PipelineError(PACKAGES[name], "is not installed", "run: pip install -r requirements-search.txt")
 
 
 def engine(name: str) -> Engine:
-    """Return an engine that proposes.
-
-    Raises:
-        PipelineError: its package is not installed.
-    """
+    """Return an engine that proposes; PipelineError if its package is not installed."""
     require_installed(name)
     return PROPOSING[name]
 
 
 def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> tuple[list[Search], list[str]]:
     """Return the searches to make: the one that was chosen, or one by each engine; and a note that names the others.
-
-    Args:
-        values: by quantity.
 
     Raises:
         UnusableValueError: an engine or an accounting is chosen where all engines are compared; weights may stay where
