@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Protocol
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.accelerator.single_buffer import has_single_buffer, single_buffer
@@ -27,20 +26,7 @@ from common.table_rows import OpMetricsRow
 from common.workers import Workers
 
 Progress = Callable[[float, float], None]
-
-
-class ModelWorkload(Protocol):
-    """A model, as a kind of accelerator sees it."""
-
-    @classmethod
-    def of(cls, metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> ModelWorkload:
-        """Return the model of these tables."""
-
-    def notes(self, hardware: Hardware) -> tuple[str, ...]:
-        """Return what does not count, or counts as traffic alone."""
-
-    def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
-        """Return what a search finds for a design."""
+ModelWorkload = FaDosaWorkload | FusedWorkload | HierarchyWorkload  # a model, as a kind of accelerator sees it
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from common.design_space.hierarchy.schedule_edges import _Steps, schedule_edges
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
 from common.design_space.mapping.cost import cost, stream_cost
 from common.design_space.mapping.placement import Placement
-from common.design_space.mapping.space.layer_by_layer import MappedLayer
 from common.design_space.mapping.space.nest_fronts import nest_fronts
 from common.design_space.mapping.traffic import Nests
 from tests.support.designs.every_chain import divisions_of, every_chain
@@ -77,12 +76,11 @@ def drawn_schedule(graph, layers, hardware, generator):
         state = edges.source[at]
     steps = []
     for option in (option for plan in plans for option in plan):
-        mapped = {}
+        chosen = {}
         for name, nest in option.nests.items():
             points = fronts[nest].fronts[option.setting]
-            point = points[generator.integers(len(points))]
-            mapped[name] = MappedLayer(nest, point.choice, point.cycles, point.energy_pj, option.runs)
-        steps.append(LayerStep(layers[option.layer], option, mapped))
+            chosen[name] = points[generator.integers(len(points))]
+        steps.append(LayerStep(layers[option.layer], option, chosen))
     return MappedSchedule(steps, 0)
 
 

@@ -12,7 +12,7 @@ from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.mapping.traffic import Nests
-from common.design_space.search.engines import random_engine
+from common.design_space.search.engines import drawing_engines
 from common.design_space.search.engines.registry import PROPOSING, engine, is_installed
 from common.design_space.search.problem import UNFIT, losses
 from common.design_space.search.search import ModelPart, search
@@ -99,7 +99,7 @@ def test_the_choices_of_a_mapped_layer_hold_its_optimum_and_nothing_below(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_schedule_of_a_mapped_layer_costs_what_its_text_does(name):
     problem = MappingProblem(LAYERS[name], TINY)
-    chosen = random_engine.draw(problem, 97, np.random.default_rng(5))
+    chosen = drawing_engines.draw(problem, 97, np.random.default_rng(5))
     parsed = parse_mappings([problem.schedule(one) for one in chosen], TINY)
     written, (cycles, energy) = cost(parsed, Nests.of([LAYERS[name]]), TINY), problem.evaluate(chosen)
     assert np.isfinite(cycles).tolist() == np.isfinite(energy).tolist() == written.fits.tolist()
@@ -142,7 +142,10 @@ def test_a_schedule_that_does_not_fit_is_not_chosen():
 def test_every_evaluation_is_counted_and_none_is_above_the_budget(evaluations):
     tables = [Table(*((50 - i, 3) for i in range(40))), Table(*((3, 90 - i) for i in range(80)))]
     found = search(
-        {index: ModelPart(table) for index, table in enumerate(tables)}, random_engine.propose, evaluations, 3
+        {index: ModelPart(table) for index, table in enumerate(tables)},
+        drawing_engines.propose_at_random,
+        evaluations,
+        3,
     )
     assert found.evaluation_count == sum(len(table.asked) for table in tables) == evaluations
     assert abs(len(tables[0].asked) - len(tables[1].asked)) <= 1
@@ -175,14 +178,14 @@ def test_an_interrupted_search_has_the_best_so_far(last):
 
 def test_the_seed_decides():
     parts = {name: ModelPart(MappingProblem(nest, TINY)) for name, nest in LAYERS.items()}
-    runs = [search(parts, random_engine.propose, 55, seed) for seed in (1, 1, 2)]
+    runs = [search(parts, drawing_engines.propose_at_random, 55, seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0].schedules != runs[2].schedules
 
 
 def test_parts_draw_differently():
     tables = [Table(*((1, 1) for _ in range(1000))) for _ in range(2)]
-    search({index: ModelPart(table) for index, table in enumerate(tables)}, random_engine.propose, 200, 0)
+    search({index: ModelPart(table) for index, table in enumerate(tables)}, drawing_engines.propose_at_random, 200, 0)
     assert tables[0].asked != tables[1].asked
 
 

@@ -17,7 +17,7 @@ from common.design_space.groups.convex_groups import convex_groups
 from common.design_space.groups.tiled_group import tiled_group
 from common.design_space.search.fronts import best
 from common.design_space.single_buffer.bound import lower_bound
-from common.design_space.single_buffer.fusion import fused_front, group_front
+from common.design_space.single_buffer.fusion import GroupFronts, fused_front
 from common.design_space.single_buffer.group_tiles import group_tilings
 from common.design_space.single_buffer.nest_tiles import best_tiling
 from common.messages.errors import UnusableValueError
@@ -112,7 +112,7 @@ def front_at(graph, buffer, part, at, stays, place):
         else:
             result = graph.layers[graph.producer[tensor]].form.result
             room -= result.elements * result.bits
-    return group_front(graph, part, buffer, frozenset(own), room) if room > 0 else ()
+    return GroupFronts(graph, buffer, keeps=True).front(part, frozenset(own), room) if room > 0 else ()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
-from common.design_space.search.engines import random_engine
+from common.design_space.search.engines import drawing_engines
 from common.design_space.search.fronts import SupportedPoint, best, lower_left_hull
 from common.design_space.search.search import ModelPart, search
 from common.design_space.single_buffer.fusion import fused_front
@@ -163,7 +163,7 @@ def test_without_fusion_only_the_tilings_are_chosen():
 def test_random_groups_are_searched_under_the_budget_and_never_below_the_optimum():
     problem = FusionProblem(diamond(), SingleBuffer(700, 3.0, 1000.0, 100.0, 2.5, 0.25))
     optimum = best(fused_front(problem.graph, problem.buffer)).edp
-    found = search({"model": ModelPart(problem)}, random_engine.propose, 97, 5)
+    found = search({"model": ModelPart(problem)}, drawing_engines.propose_at_random, 97, 5)
     assert found.evaluation_count == 97
     assert found.edp >= optimum * (1 - 1e-12)
     assert found.edp == pytest.approx(found.schedules["model"].edp)

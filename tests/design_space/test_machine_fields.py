@@ -16,7 +16,7 @@ from common.design_space.mapping.mappings import Mappings, parse_mappings
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.mapping.traffic import Nests
-from common.design_space.search.engines import random_engine
+from common.design_space.search.engines import drawing_engines
 from common.files.configuration import Section
 from common.messages.errors import ConfigurationError
 from common.workload.loop_nests import LoopNest
@@ -117,7 +117,7 @@ FIXED = {
 def least_product(nest, hardware):
     """Return the least product of many mappings that the engines may choose, each by itself."""
     problem = MappingProblem(nest, hardware)
-    cycles, energy = problem.evaluate(random_engine.draw(problem, 20_000, np.random.default_rng(3)))
+    cycles, energy = problem.evaluate(drawing_engines.draw(problem, 20_000, np.random.default_rng(3)))
     return float(np.min(cycles * energy))
 
 

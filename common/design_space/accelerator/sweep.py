@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import product
-from math import isclose, isfinite, prod
+from math import isclose, prod
 
 from common.design_space.accelerator.hardware import Hardware
 from common.messages.errors import UnusableValueError
@@ -92,19 +92,15 @@ def _text(size: Size) -> str:
 
 
 def _size(name: str, text: str) -> Size:
-    if name != ARRAY:
-        return (_kib(name, text),)
-    if (match := _SIDES.fullmatch(text)) is None:
-        raise UnusableValueError("sweep", f"{quoted(text)} is no array", "write ROWSxCOLUMNS, such as 16x16")
-    return float(match[1]), float(match[2])
-
-
-def _kib(name: str, text: str) -> float:
+    if name == ARRAY:
+        if (match := _SIDES.fullmatch(text)) is None:
+            raise UnusableValueError("sweep", f"{quoted(text)} is no array", "write ROWSxCOLUMNS, such as 16x16")
+        return float(match[1]), float(match[2])
     try:
         size = float(text)
     except ValueError:
         size = 0.0
-    if not (isfinite(size) and 0 < size <= MOST_KIB):
+    if not 0 < size <= MOST_KIB:
         problem = f"{name}: {quoted(text)} is no number of KiB"
         raise UnusableValueError("sweep", problem, f"it takes numbers above 0, up to {MOST_KIB:g}")
-    return size
+    return (size,)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 from common.graphs.operators import CONTRACTIONS
 from common.messages.errors import UnusableValueError
@@ -109,18 +110,5 @@ def _nest(dims: Mapping[str, int]) -> LoopNest:
         if name not in known or type(size) is not int or size < 1:
             problem = f"{quoted(name)} is {size!r}"
             raise UnusableValueError("dims", problem, f"give whole numbers above 0 for some of {', '.join(known)}")
-    sizes = dict.fromkeys(known, 1) | dict(dims)
-    return LoopNest(
-        n=sizes["N"],
-        groups=sizes["G"],
-        k=sizes["K"],
-        c=sizes["C"],
-        p=sizes["P"],
-        q=sizes["Q"],
-        r=sizes["R"],
-        s=sizes["S"],
-        stride_p=sizes["stride_p"],
-        stride_q=sizes["stride_q"],
-        dilation_r=sizes["dilation_r"],
-        dilation_s=sizes["dilation_s"],
-    )
+    fields: dict[str, Any] = {"groups" if name == "G" else name.lower(): size for name, size in dims.items()}
+    return LoopNest(**fields)

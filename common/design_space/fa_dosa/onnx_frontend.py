@@ -53,7 +53,9 @@ def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> Compu
     for name, row in rows.items():
         nest = nests[name][0] if nests[name] else _nest(layers[name] or (), row)
         dims = nest.bounds | {name: getattr(nest, name) for name in WINDOW}
-        graph.add_layer(name, dims, row["op_type"], macs=_known(row, "macs"), tensor_bytes=_bytes(row))
+        macs, *sizes = (_known(row, figure) for figure in FIGURES)
+        of_kind = dict(zip(("input", "weight", "output"), sizes, strict=True))
+        graph.add_layer(name, dims, row["op_type"], macs=macs, tensor_bytes=of_kind)
     for tensor, writer in source.producer.items():
         for reader in source.consumers.get(tensor, ()):
             graph.add_edge(writer, reader)
@@ -61,14 +63,6 @@ def graph_of_rows(metrics: Iterable[OpMetricsRow], source: SourceGraph) -> Compu
         if len(kernel.nodes) > 1:
             graph.add_fusion_group(kernel.nodes)
     return graph
-
-
-def _bytes(row: OpMetricsRow) -> dict[str, int]:
-    return {
-        "input": _known(row, "input_bytes"),
-        "weight": _known(row, "weight_bytes"),
-        "output": _known(row, "output_bytes"),
-    }
 
 
 def _known(row: OpMetricsRow, figure: Figure) -> int:

@@ -31,8 +31,6 @@ from common.messages.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-# How a layer runs, and the point of each of its nests by name.
-Chosen = tuple[ExecutionOption, Mapping[str, SupportedPoint[str]]]
 Part = tuple[LoopNest, Setting]
 PathChoice = tuple[Sequence[int], Mapping[Part, SupportedPoint[str] | None]]  # steps, and the point of each nest
 Costs = Mapping[LoopNest, Mapping[Setting, Front[str]]]
@@ -93,7 +91,11 @@ def _best_with(
     layers = places.layers
     edges = schedule_edges(places, hardware, convex_groups(places.graph, most_layers))
     fronts, waiting = _searched_alone(edges, hardware, searches, observer)
-    while (paths := _Paths(edges, _costs(fronts, waiting))).are_there:
+    while True:
+        known = {nest: front.fronts for nest, front in fronts.items()}
+        paths = _Paths(edges, known | {nest: front.floors for nest, front in waiting.items()})
+        if not paths.are_there:
+            raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
         best_path = least_product(paths.best)
         if not (needed := [nest for nest in paths.nests(best_path.choice) if nest in waiting]):
             break
@@ -101,10 +103,7 @@ def _best_with(
             if observer.is_interrupted:
                 raise SearchInterruptedError
             fronts[nest] = _in_row_tiles(nest, waiting.pop(nest), hardware, searches)
-    else:
-        raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
-    chosen = paths.named(best_path.choice)
-    steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in chosen)
+    steps = tuple(paths.steps(best_path.choice, layers))
     floor_edp = None
     if any(front.floors for front in fronts.values()):
         floors = {nest: {at: front.floor(at) for at in front.fronts} for nest, front in {**fronts, **waiting}.items()}
@@ -143,13 +142,6 @@ def _in_row_tiles(nest: LoopNest, bounds: NestFronts, hardware: Hardware, search
         return searches.fronts(nest, hardware, [*bounds.fronts])
     except NothingFitsError:
         return NestFronts(0, 0.0, bounds.fronts)
-
-
-def _costs(searched: Mapping[LoopNest, NestFronts], waiting: Mapping[LoopNest, NestFronts]) -> Costs:
-    """Return the points of nests that were searched, and the bounds of the others."""
-    return {nest: front.fronts for nest, front in searched.items()} | {
-        nest: front.floors for nest, front in waiting.items()
-    }
 
 
 def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts], hardware: Hardware) -> str:
@@ -214,12 +206,12 @@ class _Paths:
         options = (option for step in choice[0] for option in self.edges.plans[self.edges.plan[step]])
         return [*dict.fromkeys(nest for option in options for nest in option.nests.values())]
 
-    def named(self, choice: PathChoice) -> Iterator[Chosen]:
-        """Yield how each layer of a path runs, and the points of its nests by name."""
+    def steps(self, choice: PathChoice, layers: Sequence[ModelLayer]) -> Iterator[LayerStep]:
+        """Yield the layers of a path, with the points of their nests."""
         path, chosen = choice
-        for step in path:
-            for option in self.edges.plan_of(step):
-                yield option, {name: point for name, part in _parts(option).items() if (point := chosen[part])}
+        for option in (option for step in path for option in self.edges.plan_of(step)):
+            points = {name: point for name, part in _parts(option).items() if (point := chosen[part])}
+            yield LayerStep(layers[option.layer], option, points)
 
     def _distances(self, weights: np.ndarray) -> np.ndarray:
         edges, first = self.edges, self.first

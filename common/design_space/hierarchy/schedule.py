@@ -16,7 +16,6 @@ from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
 from common.design_space.mapping.placement import Placement
-from common.design_space.mapping.space.layer_by_layer import MappedLayer
 from common.design_space.mapping.tiled_rtl import is_product
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint
@@ -45,28 +44,19 @@ class RtlInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerStep:
-    """A layer of a schedule: how it runs, and the mapping of each of its nests by name."""
+    """A layer of a schedule: how it runs, and the supported point of each of its nests by name."""
 
     layer: ModelLayer
     option: ExecutionOption
-    mapped: Mapping[str, MappedLayer]
-
-    @classmethod
-    def of(cls, layer: ModelLayer, option: ExecutionOption, points: Mapping[str, SupportedPoint[str]]) -> LayerStep:
-        """Return a layer with the supported point of each of its nests by name, whose choice is the mapping."""
-        mapped = {
-            name: MappedLayer(option.nests[name], point.choice, point.cycles, point.energy_pj, option.runs)
-            for name, point in points.items()
-        }
-        return cls(layer, option, mapped)
+    points: Mapping[str, SupportedPoint[str]]  # of one run; the choice is the mapping
 
     @property
     def cycles(self) -> float:
-        return sum(nest.runs * nest.cycles for nest in self.mapped.values()) + self.option.stream_cycles
+        return sum(self.option.runs * point.cycles for point in self.points.values()) + self.option.stream_cycles
 
     @property
     def energy_pj(self) -> float:
-        return sum(nest.runs * nest.energy_pj for nest in self.mapped.values()) + self.option.stream_energy_pj
+        return sum(self.option.runs * point.energy_pj for point in self.points.values()) + self.option.stream_energy_pj
 
     @property
     def on_chip(self) -> frozenset[str]:
@@ -76,18 +66,18 @@ class LayerStep:
     def costs(self, hardware: Hardware) -> dict[str, MappingCost]:
         """Return what each nest costs in detail, as a batch of one."""
         return {
-            name: _detailed_cost(nest.nest, nest.mapping, hardware, self.option.setting_of(name)[0])
-            for name, nest in self.mapped.items()
+            name: _detailed_cost(self.option.nests[name], point.choice, hardware, self.option.setting_of(name)[0])
+            for name, point in self.points.items()
         }
 
     def rtl_intervals(self, hardware: Hardware) -> Mapping[str, RtlInterval]:
         """Return the cycles of one run of each nest by the costs of the RTL; nothing where the file has none."""
         if hardware.rtl is None or hardware.rtl_errors is None:
             return {}
-        costs, found = self.costs(hardware.with_rtl()), dict[str, RtlInterval]()
-        for name, mapped in self.mapped.items():
-            low, high = hardware.rtl_errors.product if is_product(mapped.nest) else hardware.rtl_errors.window
-            cycles = float(np.asarray(costs[name].rtl_cycles)[0])
+        found = dict[str, RtlInterval]()
+        for name, detailed in self.costs(hardware.with_rtl()).items():
+            nest, cycles = self.option.nests[name], float(np.asarray(detailed.rtl_cycles)[0])
+            low, high = hardware.rtl_errors.product if is_product(nest) else hardware.rtl_errors.window
             found[name] = RtlInterval(cycles * low, cycles, cycles * high)
         return found
 
@@ -141,5 +131,5 @@ class MappedSchedule:
             return None
         parts = [(1, RtlInterval(*[step.option.stream_cycles] * 3)) for step in self.steps]
         for step in self.steps:
-            parts += [(step.mapped[name].runs, part) for name, part in step.rtl_intervals(hardware).items()]
+            parts += [(step.option.runs, part) for part in step.rtl_intervals(hardware).values()]
         return RtlInterval.sum_of(parts)

@@ -22,21 +22,22 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
     hardware = replace(hardware, resident_at=schedule.resident_at)
     for step in schedule.steps:
         costs, intervals, level = step.costs(hardware), step.rtl_intervals(hardware), resident_level(hardware)
-        for name, mapped in step.mapped.items():
+        for name, point in step.points.items():
             node, _, number = name.rpartition(".")
+            nest = step.option.nests[name]
             rtl = intervals.get(name) or (None, None, None)
             placement, dram_bytes = step.option.setting_of(name)[0], _dram_bytes(costs[name], hardware)
             yield {
                 "design": design,
                 "source_node": node,
                 "nest_index": int(number),
-                "nest_row_count": mapped.nest.p,
-                "execution_count": mapped.runs,
-                "macs": mapped.nest.macs,
-                "mapping": mapped.mapping,
+                "nest_row_count": nest.p,
+                "execution_count": step.option.runs,
+                "macs": nest.macs,
+                "mapping": point.choice,
                 "array_element_count": round(_first(costs[name].used_elements)),
                 "bound_by": costs[name].slowest_part(_part_names(hardware)),
-                "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
+                "array_use_share": nest.macs / (point.cycles * hardware.array.elements),
                 "dram_weight_bytes": dram_bytes["weight"],
                 "dram_input_bytes": dram_bytes["input"],
                 "dram_output_bytes": dram_bytes["output"],
@@ -45,11 +46,11 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "resident_operands": " ".join(sorted(placement.on_chip)),
                 "resident_level": hardware.levels[level].name if placement.on_chip and level is not None else "",
                 "resident_tensor_bytes": _resident_bytes(step.option.places.resident_words, hardware),
-                "modelled_cycles": mapped.cycles,
+                "modelled_cycles": point.cycles,
                 "rtl_low_cycles": rtl[0],
                 "rtl_cycles": rtl[1],
                 "rtl_high_cycles": rtl[2],
-                "modelled_energy_pj": mapped.energy_pj,
+                "modelled_energy_pj": point.energy_pj,
                 "energy_parts_pj": _energy_parts(costs[name], hardware),
             }
 
@@ -101,9 +102,9 @@ def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Ite
     hardware = replace(hardware, resident_at=schedule.resident_at)
 
     def dram_bytes(step: LayerStep) -> float:
-        costs = step.costs(hardware)
-        nests = (nest.runs * sum(_dram_bytes(costs[name], hardware).values()) for name, nest in step.mapped.items())
-        return sum(nests) + sum(step.option.side_words[0]) * hardware.levels[0].word_bytes
+        option = step.option
+        nests = (option.runs * sum(_dram_bytes(cost, hardware).values()) for cost in step.costs(hardware).values())
+        return sum(nests) + sum(option.side_words[0]) * hardware.levels[0].word_bytes
 
     for index, steps in enumerate(schedule.groups()):
         tile_rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
@@ -131,10 +132,9 @@ def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Ite
 def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[str, float]:
     total = dict.fromkeys(_part_names(hardware), 0.0)
     for step in steps:
-        costs = step.costs(hardware)
-        for name, mapped in step.mapped.items():
-            for part, energy_pj in _energy_parts(costs[name], hardware).items():
-                total[part] += mapped.runs * energy_pj
+        for cost in step.costs(hardware).values():
+            for part, energy_pj in _energy_parts(cost, hardware).items():
+                total[part] += step.option.runs * energy_pj
         if step.option.stream:
             for part, energy_pj in zip(total, step.option.stream.energy_parts_pj, strict=True):
                 total[part] += energy_pj

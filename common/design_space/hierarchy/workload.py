@@ -166,7 +166,7 @@ class HierarchyWorkload:
         steps = list[LayerStep]()
         for layer, option in zip(self.layers, options, strict=True):
             points = {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
-            steps.append(LayerStep.of(layer, option, points))
+            steps.append(LayerStep(layer, option, points))
         return MappedSchedule(steps, result.evaluation_count), result
 
     def _outside_notes(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from common.design_space.accelerator.hardware import Hardware, Level
 from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
-from common.design_space.mapping.tiled_rtl import nesting_cycles
+from common.design_space.mapping.tiled_rtl import tiled_cycles
 from common.design_space.mapping.traffic import RELEVANT, Nesting, Nests
 from common.design_space.memoized import memoized
 
@@ -163,10 +163,11 @@ class MappedBatch:
             for name in ("reads", "writes")
         )
         needed, steps = needed_words(nesting, self.hardware, placement), self._steps
-        costs, figures = self.hardware.searched_rtl, (tuple(cycles), tuple(energies))
-        rtl = None if costs is None else nesting_cycles(nesting, self.hardware, costs, placement)
-        capacity, used = self.figures.capacity_words, nesting.used[-1]
-        return MappingCost(reads, writes, steps, *figures, needed, capacity, used, xp, rtl_cycles=rtl)
+        capacity, used, rtl = self.figures.capacity_words, nesting.used[-1], None
+        if (costs := self.hardware.searched_rtl) is not None:
+            counts = xp.rounded_up(nesting.nests.extents / nesting.tiles[1])
+            rtl = tiled_cycles(counts, nesting.nests, self.hardware, costs, placement, xp)
+        return MappingCost(reads, writes, steps, tuple(cycles), tuple(energies), needed, capacity, used, xp, rtl)
 
     @cached_property
     def _steps(self) -> Array:

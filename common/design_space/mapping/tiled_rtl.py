@@ -25,7 +25,7 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware, RtlCosts
 from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.placement import IN_MEMORY, Placement
-from common.design_space.mapping.traffic import WINDOW_LOOPS, C, G, K, N, Nesting, Nests, P, Q, R, S, window_sum
+from common.design_space.mapping.traffic import WINDOW_LOOPS, C, G, K, N, Nests, P, Q, R, S, window_sum
 from common.workload.loop_nests import LoopNest
 
 ROW_BYTES = 64  # of one request to memory
@@ -34,20 +34,6 @@ ROW_BYTES = 64  # of one request to memory
 def is_product(nest: LoopNest) -> bool:
     """Return whether a nest is a matrix product: one column of results, and a window of one element."""
     return nest.q == nest.r == nest.s == 1
-
-
-def nesting_cycles(nesting: Nesting, hardware: Hardware, costs: RtlCosts, placement: Placement) -> Array:
-    """Return the cycles of mapped nests.
-
-    Args:
-        nesting: the mapped nests, of any batch.
-        hardware: with Gemmini's levels.
-        costs: of the parts of a tile.
-        placement: the resident operands, and the words that move beside the nests.
-    """
-    extents = nesting.nests.extents
-    counts = nesting.xp.rounded_up(extents / nesting.tiles[1])
-    return tiled_cycles(counts, nesting.nests, hardware, costs, placement, nesting.xp)
 
 
 def tiled_cycles(

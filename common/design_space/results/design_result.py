@@ -39,26 +39,27 @@ class DesignResult:
 
 def misfit(design: DesignTask, problem: str) -> DesignResult:
     """Return a design on which no schedule fits, and why."""
-    return DesignResult({**_without_costs(design), "problem": problem})
+    return DesignResult(point_row(design, None, None, problem=problem))
 
 
 def point_row(
     design: DesignTask,
-    schedule: SupportedPoint[Any],
+    schedule: SupportedPoint[Any] | None,
     floor_edp: float | None,
     *,
     best_of_space: float | None = None,
-    unfused_edp: float,
+    unfused_edp: float | None = None,
     contraction_edp: float | None = None,
-    evaluation_count: int | None,
-    is_complete: bool,
+    evaluation_count: int | None = None,
+    is_complete: bool = True,
     rtl: tuple[float, float, float] | None = None,
     staying_weight_bytes: float | None = None,
+    problem: str = "",
 ) -> DesignPointsRow:
-    """Return the row of a design on which a schedule fits.
+    """Return the row of a design.
 
     Args:
-        schedule: the best one that was found, of the whole model.
+        schedule: the best one that was found, of the whole model; None where nothing fits.
         floor_edp: an energy-delay product in pJ·cycles that no schedule is below, of whatever space; None where
             nobody knows one.
         best_of_space: a product that no schedule of the space is below; None where the search was interrupted. It is
@@ -69,37 +70,12 @@ def point_row(
         is_complete: whether the search came to its end.
         rtl: least, likely and most cycles of the RTL; None where the file has no costs of one.
         staying_weight_bytes: weights that stay on the chip between inferences; None where none may.
+        problem: why nothing fits.
     """
-    low, likely, high = rtl or (None, None, None)
-    is_best = design.search.engine == EXACT and schedule.edp == best_of_space
-    return {
-        **_without_costs(design),
-        "modelled_cycles": schedule.cycles,
-        "rtl_low_cycles": low,
-        "rtl_cycles": likely,
-        "rtl_high_cycles": high,
-        "modelled_energy_pj": schedule.energy_pj,
-        "edp_pj_cycles": schedule.edp,
-        "bound_edp_pj_cycles": floor_edp,
-        "gap_share": _above(schedule.edp, floor_edp),
-        "space_best_edp_pj_cycles": best_of_space,
-        "space_gap_share": None if is_best else _above(schedule.edp, best_of_space),
-        "contraction_edp_pj_cycles": contraction_edp,
-        "unfused_edp_pj_cycles": unfused_edp,
-        "staying_weight_bytes": staying_weight_bytes,
-        "evaluation_count": evaluation_count,
-        "is_complete": is_complete,
-    }
-
-
-def _above(edp: float, least: float | None) -> float | None:
-    """Return how far a product is above a least one; None where that is unknown."""
-    return max(0.0, edp / least - 1) if least else None
-
-
-def _without_costs(design: DesignTask) -> DesignPointsRow:
     hardware, search = design.hardware, design.search
     sizes = {level.name: level.capacity_kib * hardware.copies(level) for level in hardware.levels if level.capacity_kib}
+    low, likely, high = rtl or (None, None, None)
+    edp = schedule.edp if schedule else None
     return {
         "design": design.name,
         "hardware": hardware.name,
@@ -111,24 +87,29 @@ def _without_costs(design: DesignTask) -> DesignPointsRow:
         "memory_sizes_kib": sizes,
         "chip_mm2": hardware.area_mm2,
         "cycle_model": "rtl" if hardware.counts_rtl else "analytic",
-        "modelled_cycles": None,
-        "rtl_low_cycles": None,
-        "rtl_cycles": None,
-        "rtl_high_cycles": None,
-        "modelled_energy_pj": None,
-        "edp_pj_cycles": None,
-        "bound_edp_pj_cycles": None,
-        "gap_share": None,
-        "space_best_edp_pj_cycles": None,
-        "space_gap_share": None,
-        "contraction_edp_pj_cycles": None,
-        "unfused_edp_pj_cycles": None,
-        "staying_weight_bytes": None,
-        "evaluation_count": None,
-        "problem": "",
+        "modelled_cycles": schedule.cycles if schedule else None,
+        "rtl_low_cycles": low,
+        "rtl_cycles": likely,
+        "rtl_high_cycles": high,
+        "modelled_energy_pj": schedule.energy_pj if schedule else None,
+        "edp_pj_cycles": edp,
+        "bound_edp_pj_cycles": floor_edp,
+        "gap_share": _above(edp, floor_edp),
+        "space_best_edp_pj_cycles": best_of_space,
+        "space_gap_share": None if search.engine == EXACT and edp == best_of_space else _above(edp, best_of_space),
+        "contraction_edp_pj_cycles": contraction_edp,
+        "unfused_edp_pj_cycles": unfused_edp,
+        "staying_weight_bytes": staying_weight_bytes,
+        "evaluation_count": evaluation_count,
+        "problem": problem,
         "is_pareto": False,
-        "is_complete": True,
+        "is_complete": is_complete,
     }
+
+
+def _above(edp: float | None, least: float | None) -> float | None:
+    """Return how far a product is above a least one; None where one of them is unknown."""
+    return max(0.0, edp / least - 1) if edp is not None and least else None
 
 
 def convergence_rows(design: DesignTask, curve: Iterable[tuple[int, float]]) -> list[DesignConvergenceRow]:

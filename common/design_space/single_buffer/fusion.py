@@ -84,7 +84,7 @@ class GroupFronts:
     def problem(self) -> str:
         """Return which layer does not fit by itself, for an error."""
         for index, layer in enumerate(self.graph.layers):
-            if not self._front((index,), frozenset(), 8 * self.buffer.capacity_bytes):
+            if not self.front((index,), frozenset(), 8 * self.buffer.capacity_bytes):
                 return f"{self.buffer.capacity_bytes} bytes do not hold the smallest tile of {shown(layer.name)}"
         return f"no schedule fits into {self.buffer.capacity_bytes} bytes"
 
@@ -105,7 +105,7 @@ class GroupFronts:
         still = frozenset(tensor for tensor in resident if self._is_needed(tensor, done | group))
         elsewhere = sum(self.bits[tensor] for tensor in resident - read)
         room = 8 * self.buffer.capacity_bytes - elsewhere
-        return (done | group, still | left), self._front(members, (resident & read) | left, room)
+        return (done | group, still | left), self.front(members, (resident & read) | left, room)
 
     def _is_needed(self, tensor: str, done: int) -> bool:
         return any(not done >> reader & 1 for reader in self.graph.consumers.get(tensor, ()))
@@ -118,30 +118,25 @@ class GroupFronts:
                 and self.bits[tensor] <= 8 * self.buffer.capacity_bytes and self._is_needed(tensor, done)]  # fmt: skip
 
     @memoized
-    def _front(self, members: tuple[int, ...], resident: frozenset[str], room: int) -> Front[GroupPlan]:
-        return group_front(self.graph, members, self.buffer, resident, room)
+    def front(self, members: tuple[int, ...], resident: frozenset[str], room_bits: int) -> Front[GroupPlan]:
+        """Return the front of one group; empty where several layers cannot be one group, or do not fit together.
 
-
-def group_front(
-    graph: LayerGraph, members: tuple[int, ...], buffer: SingleBuffer, resident: frozenset[str], room_bits: int
-) -> Front[GroupPlan]:
-    """Return the front of one group; empty where several layers cannot be one group, or do not fit together.
-
-    Args:
-        resident: tensors of the group that are on the chip as a whole, before it or after it.
-        room_bits: of the buffer, without the resident tensors of other groups.
-    """
-    plans, layer = list[GroupPlan](), graph.layers[members[0]]
-    if len(members) == 1 and not resident:  # its contractions run one after the other
-        best_tilings = [best_tiling(nest, room_bits) for nest in layer.nests]
-        if len(fitting := tuple(filter(None, best_tilings))) == len(best_tilings):
-            moved = layer.passes * (sum(sum(tiling.moved_bits) for tiling in fitting) / 8) + other_bytes(layer)
-            plans.append(GroupPlan(members, resident, fitting, moved, layer.macs))
-    group = tiled_group(graph, members, resident)
-    if group is not None and room_bits > group.resident_bits:
-        tilings = group_tilings(group, room_bits)
-        plans += [GroupPlan(members, resident, (tiling,), tiling.moved_bits / 8, tiling.macs) for tiling in tilings]
-    return lower_left_hull(
-        SupportedPoint(buffer.energy_pj(plan.macs, plan.moved_bytes), buffer.cycles(plan.macs, plan.moved_bytes), plan)
-        for plan in plans
-    )
+        Args:
+            resident: tensors of the group that are on the chip as a whole, before it or after it.
+            room_bits: of the buffer, without the resident tensors of other groups.
+        """
+        plans, layer = list[GroupPlan](), self.graph.layers[members[0]]
+        if len(members) == 1 and not resident:  # its contractions run one after the other
+            best_tilings = [best_tiling(nest, room_bits) for nest in layer.nests]
+            if len(fitting := tuple(filter(None, best_tilings))) == len(best_tilings):
+                moved = layer.passes * (sum(sum(tiling.moved_bits) for tiling in fitting) / 8) + other_bytes(layer)
+                plans.append(GroupPlan(members, resident, fitting, moved, layer.macs))
+        group = tiled_group(self.graph, members, resident)
+        if group is not None and room_bits > group.resident_bits:
+            tilings = group_tilings(group, room_bits)
+            plans += [GroupPlan(members, resident, (tiling,), tiling.moved_bits / 8, tiling.macs) for tiling in tilings]
+        figures = [(plan.macs, plan.moved_bytes) for plan in plans]
+        return lower_left_hull(
+            SupportedPoint(self.buffer.energy_pj(*moved), self.buffer.cycles(*moved), plan)
+            for plan, moved in zip(plans, figures, strict=True)
+        )

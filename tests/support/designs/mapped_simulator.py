@@ -84,8 +84,8 @@ class Run:
         """Run the nests of a step once; runs that are alike are counted, not repeated."""
         self.counts.runs[at] += 1
         if at not in self.counts.nests:
-            mapped = self.steps[at].mapped
-            self.counts.nests[at] = {name: run_nest(one.nest, one.mapping, on_chip) for name, one in mapped.items()}
+            points, nests = self.steps[at].points, self.steps[at].option.nests
+            self.counts.nests[at] = {name: run_nest(nests[name], one.choice, on_chip) for name, one in points.items()}
         return max((nest.scratchpad_peak for nest in self.counts.nests[at].values()), default=0)
 
     def whole(self, at):
@@ -237,8 +237,8 @@ class RowTiled:
 
 
 def part(step):
-    ((_, mapped),) = step.mapped.items()
-    return mapped.nest
+    (nest,) = step.option.nests.values()
+    return nest
 
 
 def size_of(layer, tensor):

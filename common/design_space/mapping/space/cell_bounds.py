@@ -64,9 +64,9 @@ class CellBounds:
 
     @memoized
     def _of_slices(self, figure: str) -> list[Numbers]:
-        """Return a figure of :class:`LoopChains` by level or place in space, then by cell and loop."""
-        by_loop = [getattr(chains, figure)[self.cells[:, loop]] for loop, chains in enumerate(self.chains)]
-        return [np.stack([part[:, at] for part in by_loop], axis=1) * 1.0 for at in range(by_loop[0].shape[1])]
+        """Return a figure of :meth:`LoopChains.by_slice` by level or place in space, then by cell and loop."""
+        by_loop = [chains.by_slice(figure)[self.cells[:, loop]] for loop, chains in enumerate(self.chains)]
+        return [np.stack([part[:, at] for part in by_loop], axis=1).astype(float) for at in range(by_loop[0].shape[1])]
 
     @cached_property
     def outer(self) -> Numbers:

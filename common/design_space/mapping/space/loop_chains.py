@@ -29,6 +29,7 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.axis_tiles import require_extent, tile_sizes
 from common.design_space.mapping.dataflow import may_step
 from common.design_space.mapping.traffic import RELEVANT, WINDOW_LOOPS
+from common.design_space.memoized import memoized
 from common.workload.loop_nests import LOOPS, LoopNest
 
 Counts = npt.NDArray[np.int64]
@@ -119,47 +120,26 @@ class LoopChains:
         """Return the chains of slices of one chain each."""
         return slices - 1 - self.sizes
 
-    def _by_slice(self, values: npt.NDArray[np.int64], least: bool) -> Counts:
-        reduce = np.minimum if least else np.maximum
-        of_sizes = reduce.reduceat(values, self.first[:-1], axis=0)
-        return np.concatenate([reduce.reduce(of_sizes, axis=0, keepdims=True), of_sizes, values])
-
-    @cached_property
-    def prefix(self) -> Counts:
-        """The fewest steps outside of each level, by slice and level; last the fewest steps in all."""
+    @memoized
+    def by_slice(self, figure: str) -> Counts:
+        """Return the best case of a figure, by slice and by level or place in space."""
         outside = np.cumprod(np.concatenate([np.ones_like(self.steps[:, :1]), self.steps], axis=1), axis=1)
-        return self._by_slice(outside, least=True)
-
-    @cached_property
-    def fewest(self) -> Counts:
-        """The fewest steps at each level, by slice and level."""
-        return self._by_slice(self.steps, least=True)
-
-    @cached_property
-    def most_outer(self) -> Counts:
-        """The most steps at DRAM, by slice."""
-        return self._by_slice(self.steps[:, :1], least=False)
+        best, values = {
+            "prefix": (np.minimum, outside),  # the fewest steps outside of each level; last the fewest steps in all
+            "fewest": (np.minimum, self.steps),  # the fewest steps at each level
+            "most_outer": (np.maximum, self.steps[:, :1]),  # the most steps at DRAM
+            "tiles": (np.minimum, self.inside),  # the smallest tile of each level
+            "most_copies": (np.maximum, self.copies),
+            "least_copies": (np.minimum, self.copies),
+        }[figure]
+        of_sizes = best.reduceat(values, self.first[:-1], axis=0)
+        return np.concatenate([best.reduce(of_sizes, axis=0, keepdims=True), of_sizes, values])
 
     @cached_property
     def inside(self) -> Counts:
         """The tile of each level, by chain and level."""
         factors = self.steps * self.spatial
         return np.minimum(np.cumprod(factors[:, ::-1], axis=1)[:, ::-1], self.extent)
-
-    @cached_property
-    def tiles(self) -> Counts:
-        """The smallest tile of each level, by slice and level."""
-        return self._by_slice(self.inside, least=True)
-
-    @cached_property
-    def most_copies(self) -> Counts:
-        """The most copies, by slice and place in space."""
-        return self._by_slice(self.copies, least=False)
-
-    @cached_property
-    def least_copies(self) -> Counts:
-        """The fewest copies, by slice and place in space."""
-        return self._by_slice(self.copies, least=True)
 
     @cached_property
     def spatial(self) -> Counts:

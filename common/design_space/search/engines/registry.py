@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from common.design_space.search.engines import gradient_engine, package_engines, random_engine, two_step_engine
+from common.design_space.search.engines import drawing_engines, gradient_engine, package_engines
 from common.design_space.search.problem import Engine
 from common.design_space.search.settings import EXACT, FA_DOSA, ONCE, Search
 from common.messages.errors import PipelineError, UnusableValueError
 
 PROPOSING: Mapping[str, Engine] = {
     "gradient": gradient_engine.propose,
-    "two-step": two_step_engine.propose,
-    "random": random_engine.propose,
+    "two-step": drawing_engines.propose_in_two_steps,
+    "random": drawing_engines.propose_at_random,
     "cma": package_engines.propose_by_cma,
     "nevergrad": package_engines.propose_by_nevergrad,
     "optuna": package_engines.propose_by_optuna,
