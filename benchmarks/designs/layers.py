@@ -27,7 +27,7 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.mapping.space.layer_by_layer import exact, repeats_of
+from common.design_space.mapping.space.layer_by_layer import NestSearches, exact, repeats_of
 from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.search.engines.registry import engine, is_installed
 from common.design_space.search.search import ModelPart, search
@@ -84,13 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         models = {name: nests_of(name, Path(scratch)) for name in given.models}
         models |= {folder.name: nests_in(folder) for folder in given.tables}
         for name, nests in models.items():
-            start = time.perf_counter()
-            optimum = exact(nests, hardware)
+            searches, start = NestSearches(), time.perf_counter()
+            optimum = exact(nests, hardware, searches=searches)
             seconds = time.perf_counter() - start
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-            figures = (
-                f"{len(nests):>7}{len(set(nests.values())):>9}{optimum.evaluations:>11,}{seconds:>9.1f}{peak_mb:>6.0f}"
-            )
+            counts = f"{len(nests):>7}{len(set(nests.values())):>9}{searches.mapping_count:>11,}"
+            figures = f"{counts}{seconds:>9.1f}{peak_mb:>6.0f}"
             print(f"{name:<16}{figures}{optimum.edp * 1e-6:>12.4e}")
             for other in filter(is_installed, given.engines):
                 ratios = [f"{edp / optimum.edp:.3f}" for edp in products(nests, hardware, other)]

@@ -52,8 +52,6 @@ def evaluate(
 
     Args:
         variants: the accelerator with different sizes, by name.
-        metrics: rows of op_metrics.
-        graph: the same model's graph.
         searches: how to search, all with one accounting.
         run: runs the designs, as :func:`results_of` does.
 

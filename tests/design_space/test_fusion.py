@@ -227,10 +227,12 @@ def test_at_the_seeds_buffer_fusion_gains_nothing_for_the_contractions_alone():
 
 
 def test_the_bound_is_that_of_compulsory_traffic_and_work():
-    bound = lower_bound(resnet18(), replace(buffer_of(28), buffer_pj_per_byte=0.25))  # of a buffer of no size
-    assert bound.macs == 1_814_073_344
+    buffer = replace(buffer_of(28), buffer_pj_per_byte=0.25)  # of a buffer of no size
+    bound, free = lower_bound(resnet18(), buffer), replace(buffer, memory_pj_per_byte=0.0, buffer_pj_per_byte=0.0)
+    assert lower_bound(resnet18(), replace(free, mac_pj=1.0)).energy_pj == 1_814_073_344
     # all parameters, 4,800 running means and variances each, and the input and the output of the model
-    assert bound.moved_bytes == 4 * (11_689_512 + 9_600 + 3 * 224 * 224 + 1_000)
+    moved_bytes = lower_bound(resnet18(), replace(free, memory_pj_per_byte=1.0, mac_pj=0.0)).energy_pj
+    assert moved_bytes == 4 * (11_689_512 + 9_600 + 3 * 224 * 224 + 1_000)
     assert bound.edp == approx(2.361e14, rel=0.005)
 
 

@@ -125,7 +125,7 @@ def least_product(nest, hardware):
 @pytest.mark.parametrize("name", ["product", "groups"])
 def test_the_best_mapping_of_a_fixed_dataflow_is_the_best_of_those_that_keep_to_it(rule, name):
     found = exact({name: SMALL[name]}, FIXED[rule])
-    mapping = parse_mappings([found.layers[name].mapping], TINY)
+    mapping = parse_mappings([found.choice[name].choice], TINY)
     assert respects(mapping, FIXED[rule]).all()
     assert found.edp <= least_product(SMALL[name], FIXED[rule]) * (1 + 1e-9)
     assert found.edp >= exact({name: SMALL[name]}, TINY).edp * (1 - 1e-9)

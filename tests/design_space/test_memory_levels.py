@@ -163,9 +163,9 @@ NESTS = {
 @pytest.mark.parametrize("name", ["product", "depthwise"])
 def test_a_level_that_nobody_needs_is_never_used(name):
     costly = with_second(TINY, 1, pj_per_byte=1000.0)
-    found = exact({"a": NESTS[name]}, costly).layers["a"]
+    found = exact({"a": NESTS[name]}, costly).choice["a"]
     assert found.cycles * found.energy_pj == pytest.approx(least(NESTS[name], TINY), rel=1e-12)
-    used = hierarchy_of(found.mapping, costly).levels[1].keeps
+    used = hierarchy_of(found.choice, costly).levels[1].keeps
     assert used == frozenset()
 
 
@@ -191,7 +191,7 @@ def test_a_faster_memory_never_hurts(name):
 def test_a_tile_of_the_scratchpad_may_be_larger_than_the_accumulators():
     # 14 outputs of each column need 14 words; the accumulator has 8, and the scratchpad all weights and inputs.
     nest = LoopNest(k=4, c=3, p=14)
-    mapping = exact({"a": nest}, TINY).layers["a"].mapping
+    mapping = exact({"a": nest}, TINY).choice["a"].choice
     result = cost(parse_mappings([mapping], TINY), Nests.of([nest]), TINY)
     moved = {operand: float(words[0]) for operand, words in result.reads[0].items()}
     assert moved == {"weight": 12, "input": 42, "output": 0}

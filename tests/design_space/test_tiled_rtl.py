@@ -127,7 +127,7 @@ def test_no_mapping_is_better_by_the_cycles_of_the_rtl(nest, scratchpad, accumul
 def test_the_search_takes_fewer_cycles_of_the_rtl_than_the_best_analytic_mapping():
     nest = LoopNest(k=96, c=24, p=56, q=56)  # whose best analytic tiles are small
     counted_rtl = exact({"a": nest}, GEMMINI.with_rtl())
-    text = exact({"a": nest}, GEMMINI).layers["a"].mapping
+    text = exact({"a": nest}, GEMMINI).choice["a"].choice
     analytic = cost(parse_mappings([text], GEMMINI), Nests.of([nest]), GEMMINI.with_rtl())
     assert counted_rtl.edp < 0.7 * float((analytic.cycles * analytic.energy_pj)[0])
 

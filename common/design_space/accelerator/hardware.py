@@ -246,27 +246,18 @@ class Hardware:
         *,
         must_fit: bool = True,
     ) -> Hardware:
-        """Return the accelerator with another array or other memories.
+        """Return the accelerator with another array or other memories; UnusableValueError for a level it has not.
 
         Args:
-            rows: of the array; None to keep them.
-            columns: of the array; None to keep them.
             capacity_kib: KiB of all copies of a level together, by the level's name. A memory that is not named keeps
                 the size of a copy.
-            must_fit: whether memories that are too small for any schedule are refused.
-
-        Raises:
-            UnusableValueError: a level is not known.
-            NothingFitsError: a level cannot hold one word of each of its operands.
+            must_fit: whether memories that are too small for any schedule are a NothingFitsError.
         """
         array = replace(self.array, rows=rows or self.array.rows, columns=columns or self.array.columns)
-        other = replace(self, array=array)
-        sizes = {self.level(name): kib for name, kib in (capacity_kib or {}).items()}
-        levels = [
-            replace(level, capacity_kib=sizes[level] / other.copies(level)) if level in sizes else level
-            for level in self.levels
-        ]
-        other = replace(other, levels=tuple(levels))
+        sized, levels = replace(self, array=array), {level.name: level for level in self.levels}
+        for name, kib in (capacity_kib or {}).items():
+            levels[name] = replace(self.level(name), capacity_kib=kib / sized.copies(self.level(name)))
+        other = replace(sized, levels=tuple(levels.values()))
         if must_fit:
             other.require_room()
         return other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import cast, get_args
@@ -102,7 +101,7 @@ def _level(section: Section) -> Level:
         base_pj_per_byte=energy.constant("base_pj_per_byte", positive=False).likely,
         slope_pj_per_byte_per_kib=_optional(energy, "slope_pj_per_byte_per_kib") or 0.0,
         area_mm2_per_kib=_optional(section, "area_mm2_per_kib"),
-        fanouts=tuple(_fanouts(section)) if "spatial" in section else (),
+        fanouts=_fanouts(section),
         element_bytes=element_bytes,
         network=_network(section.section("network")) if "network" in section else None,
         steps=frozenset(_words(section, "steps", LOOPS)) if "steps" in section else None,
@@ -145,10 +144,12 @@ def _may_pass(section: Section) -> frozenset[str]:
     return frozenset(names)
 
 
-def _fanouts(section: Section) -> Iterator[Fanout]:
-    """Yield the fan-outs below a level: one, or a list of them."""
+def _fanouts(section: Section) -> tuple[Fanout, ...]:
+    """Return the fan-outs below a level: none, one, or a list of them."""
+    if "spatial" not in section:
+        return ()
     several = isinstance(section.value("spatial"), list)
-    yield from map(_fanout, section.sections("spatial") if several else [section.section("spatial")])
+    return tuple(map(_fanout, section.sections("spatial") if several else [section.section("spatial")]))
 
 
 def _fanout(section: Section) -> Fanout:

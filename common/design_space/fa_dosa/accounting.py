@@ -60,13 +60,7 @@ class FaDosaCost:
 def fa_dosa_kernels(
     metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Collection[str]
 ) -> tuple[FaDosaKernel, ...]:
-    """Return the kernels of a model.
-
-    Args:
-        metrics: rows of op_metrics.
-        graph: the same model's graph.
-        fused: operators that a contraction takes along if they read its result and nothing else does.
-    """
+    """Return the kernels of a model; a contraction takes ``fused`` operators along if they alone read its result."""
     rows = {row["source_node"]: row for row in metrics}
     taken: set[str] = set()
     kernels = []

@@ -33,19 +33,15 @@ class MappingParameters:
     """The extents of each layer's tile in the buffer, as real numbers above 0.
 
     The logarithms are what is learnt. A tile starts at the square root of each loop. The steps over tiles are what is
-    left of the loop, so tile times steps is always the whole loop.
-
-    Attributes:
-        layers: names, in the order of the rows.
-        log_tiles: one row for each layer, one column for each loop of ``LOOPS``.
-        extents: of the loops, likewise.
+    left of the loop, so tile times steps is always the whole loop. Tensors have one row for each layer, one column for
+    each loop of ``LOOPS``.
     """
 
     def __init__(self, graph: ComputationGraph) -> None:
         """Make the parameters of a graph's layers; PipelineError without PyTorch."""
         torch = torch_module()
         bounds = [[layer.nest.bounds[loop] for loop in LOOPS] for layer in graph.layers.values()]
-        self.layers = tuple(graph.layers)
+        self.layers = tuple(graph.layers)  # names, in the order of the rows
         self.extents = torch.tensor(bounds, dtype=torch.float64)
         starts = [[log(extent) / 2 for extent in row] for row in bounds]
         self.log_tiles = torch.tensor(starts, dtype=torch.float64).requires_grad_()
@@ -55,7 +51,6 @@ class MappingParameters:
 
     @property
     def tiles(self) -> Tensor:
-        """Extents of the tiles: one row for each layer, one column for each loop."""
         return self.log_tiles.exp()
 
     def get_mapping_by_original_name(self, name: str) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ every cover by convex groups is a path through the closed sets, from the empty s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -70,21 +70,21 @@ def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
             neighbours[end] |= sum(1 << other for other in ends if other != end)
     fusible = sum(1 << index for index, layer in enumerate(graph.layers) if layer.form is not None)
     groups = ConvexGroups(tuple(before), tuple(neighbours), fusible, most_layers)
-    return groups if _has_few_closed_sets(groups) else replace(groups, keeps_order=True)
+    found = closed_sets(lambda done: [1 << layer for layer in groups.starts(done)])
+    has_few = sum(1 for _ in islice(found, MOST_CLOSED_SETS + 1)) <= MOST_CLOSED_SETS
+    return groups if has_few else replace(groups, keeps_order=True)
 
 
-def _has_few_closed_sets(groups: ConvexGroups) -> bool:
-    """Return whether the closed sets of layers can all be gone through."""
+def closed_sets(steps: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """Yield every closed set of layers, from the empty one on; the groups that can run next are the ``steps``."""
     seen, waiting = {0}, [0]
     while waiting:
         done = waiting.pop()
-        for layer in groups.starts(done):
-            if done | 1 << layer not in seen:
-                seen.add(done | 1 << layer)
-                waiting.append(done | 1 << layer)
-        if len(seen) > MOST_CLOSED_SETS:
-            return False
-    return True
+        yield done
+        for group in steps(done):
+            if done | group not in seen:
+                seen.add(done | group)
+                waiting.append(done | group)
 
 
 def members_of(group: int) -> tuple[int, ...]:

@@ -103,15 +103,11 @@ def execution_option(
 class LayerPlaces:
     """Every choice of places for the tensors of each layer of a model.
 
-    Attributes:
-        sizes: words of each tensor.
-        capacity: words that maps may take on the chip; 0 where none may be resident.
-        most_resident: tensors that may be resident at once.
-        staying: layers whose weights stay on the chip from one inference to the next.
-        staying_weight_words: the words of these weights, which take their room all the time.
+    The weights of the layers ``staying`` stay on the chip from one inference to the next, and take their room all the
+    time.
     """
 
-    most_resident: float = math.inf
+    most_resident: float = math.inf  # tensors at once
 
     def __init__(
         self,
@@ -126,8 +122,9 @@ class LayerPlaces:
         chip_level = resident_level(hardware) if keeps else None
         self.graph, self.layers, self.staying = graph, layers, staying
         self.staying_weight_words = sum(weight_words(layers[index], hardware) for index in staying)
+        # Words that maps may take on the chip; 0 where none may be resident.
         self.capacity = 0.0 if chip_level is None else hardware.levels[chip_level].capacity_words
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}  # words of each tensor
         for layer in layers:
             words = [*layer.layer.reads.items(), *layer.layer.writes.items()]
             if layer.source and layer.layer.form is not None:

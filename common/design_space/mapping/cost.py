@@ -162,7 +162,7 @@ class MappedBatch:
             )
             for name in ("reads", "writes")
         )
-        needed, steps = needed_words(nesting, self.hardware, placement), self._steps
+        needed, steps = self._needed_words(placement), self._steps
         capacity, used, rtl = self.figures.capacity_words, nesting.used[-1], None
         if (costs := self.hardware.searched_rtl) is not None:
             counts = xp.rounded_up(nesting.nests.extents / nesting.tiles[1])
@@ -179,7 +179,7 @@ class MappedBatch:
 
     @memoized
     def _moved(self, operand: str, holders: tuple[int, ...]) -> _Moved:
-        reads, writes = movement(self.nesting, self.hardware, operand, holders)
+        reads, writes = self._movement(operand, holders)
         words, blocks = dict[int, Array](), dict[int, Array]()
         for index in holders:
             level = self.hardware.levels[index]
@@ -187,84 +187,80 @@ class MappedBatch:
             words[index] = sum(counts[1:], counts[0])
             parts = [self.nesting.xp.rounded_up(count / level.block_words) for count in counts]
             blocks[index] = sum(parts[1:], parts[0])
-        return _Moved(reads, writes, words, blocks, network_energy(self.nesting, self.hardware, operand, holders))
+        return _Moved(reads, writes, words, blocks, self._network_energy(operand, holders))
 
+    def _needed_words(self, placement: Placement) -> tuple[Array, ...]:
+        """Return the words that one copy of each level must hold, without resident maps."""
+        needed = []
+        for index, level in enumerate(self.hardware.levels):
+            held = level.keeps - placement.on_chip if index == resident_level(self.hardware) else level.keeps
+            tiles = [self.nesting.tile_words(operand, index) * level.element_words(operand) for operand in sorted(held)]
+            needed.append(sum(tiles, 0.0 * self.nesting.used[index]))
+        return tuple(needed)
 
-def needed_words(nesting: Nesting, hardware: Hardware, placement: Placement = IN_MEMORY) -> tuple[Array, ...]:
-    """Return the words that one copy of each level must hold, without resident maps."""
-    needed = []
-    for index, level in enumerate(hardware.levels):
-        held = level.keeps - placement.on_chip if index == resident_level(hardware) else level.keeps
-        tiles = [nesting.tile_words(operand, index) * level.element_words(operand) for operand in sorted(held)]
-        needed.append(sum(tiles, 0.0 * nesting.used[index]))
-    return tuple(needed)
+    def _movement(self, operand: str, holders: Sequence[int]) -> tuple[dict[int, Array], dict[int, Array]]:
+        """Return the elements of an operand that are read and written at each level that holds it."""
+        reads: dict[int, Array] = {}
+        writes: dict[int, Array] = {}
+        arriving = [self._arriving(operand, index) for index in (*holders, self.nesting.levels)]
+        for place, (index, inner) in enumerate(pairwise((*holders, self.nesting.levels))):
+            # A word for several copies below is read once; partial sums of several copies are added on their way up.
+            served = arriving[place + 1] / self._shared_copies(operand, index, inner)
+            if operand != "output":
+                reads[index] = served
+                if place:
+                    writes[index] = arriving[place]
+            else:
+                # The first update of a visit of a tile writes, the others read and write; a tile that leaves is read,
+                # and one that comes back is written. Nothing is read back for the first visit, in which sums are begun.
+                begun = self._begun(operand, index)
+                reads[index], writes[index] = served - begun, served
+                if place:
+                    reads[index], writes[index] = served, served + arriving[place] - begun
+        return reads, writes
 
+    def _shared_copies(self, operand: str, first: int, last: int) -> Array:
+        """Return how many copies of an element share one read above the fan-outs from ``first`` to before ``last``."""
+        copies = self.nesting.copies(operand, first, last)
+        for index in range(first, last):
+            network = self.hardware.levels[index].network
+            if network is not None and not network.shares(operand):
+                copies = copies / self.nesting.copies(operand, index, index + 1)
+        return copies
 
-def movement(
-    nesting: Nesting, hardware: Hardware, operand: str, holders: Sequence[int]
-) -> tuple[dict[int, Array], dict[int, Array]]:
-    """Return the elements of an operand that are read and written at each level that holds it."""
-    reads: dict[int, Array] = {}
-    writes: dict[int, Array] = {}
-    arriving = [_arriving(nesting, operand, index) for index in (*holders, nesting.levels)]
-    for place, (index, inner) in enumerate(pairwise((*holders, nesting.levels))):
-        # A word for several copies below is read once; partial sums of several copies are added on their way up.
-        served = arriving[place + 1] / shared_copies(nesting, hardware, operand, index, inner)
-        if operand != "output":
-            reads[index] = served
-            if place:
-                writes[index] = arriving[place]
-        else:
-            # The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and
-            # one that comes back is written. Nothing is read back for the first visit, in which sums are begun.
-            begun = nesting.size(operand) * nesting.copies(operand, 0, index)
-            reads[index], writes[index] = served - begun, served
-            if place:
-                reads[index], writes[index] = served, served + arriving[place] - begun
-    return reads, writes
+    def _network_energy(self, operand: str, holders: Sequence[int]) -> dict[int, Array]:
+        """Return the energy of the networks that carry an operand, by the level above each of them.
 
+        A word reaches its first copy over the hops of the network, and each further copy over one link more. Partial
+        sums take the same links up, and one addition joins two of them. Sums that a tile brings back come down like
+        other words.
+        """
+        energies: dict[int, Array] = {}
+        for outer, inner in pairwise((*holders, self.nesting.levels)):
+            arriving = self._arriving(operand, inner)
+            for index in range(outer, inner):
+                if (network := self.hardware.levels[index].network) is None:
+                    continue
+                below = arriving / self._shared_copies(operand, index + 1, inner)
+                above = arriving / self._shared_copies(operand, index, inner)
+                links = above * network.hops + (below - above)
+                if operand == "output" and inner < self.nesting.levels:  # all but the first visits come down
+                    links = links + links * (arriving - self._begun(operand, inner)) / arriving
+                energies[index] = links * (self.hardware.levels[outer].bytes_of(operand) * network.hop_pj_per_byte)
+                if operand == "output":
+                    energies[index] = energies[index] + (below - above) * network.addition_pj
+        return energies
 
-def shared_copies(nesting: Nesting, hardware: Hardware, operand: str, first: int, last: int) -> Array:
-    """Return how many copies of an element share one read above the fan-outs from ``first`` to before ``last``."""
-    copies = nesting.copies(operand, first, last)
-    for index in range(first, last):
-        network = hardware.levels[index].network
-        if network is not None and not network.shares(operand):
-            copies = copies / nesting.copies(operand, index, index + 1)
-    return copies
+    def _begun(self, operand: str, level: int) -> Array:
+        return self.nesting.size(operand) * self.nesting.copies(operand, 0, level)
 
-
-def network_energy(nesting: Nesting, hardware: Hardware, operand: str, holders: Sequence[int]) -> dict[int, Array]:
-    """Return the energy of the networks that carry an operand, by the level above each of them.
-
-    A word reaches its first copy over the hops of the network, and each further copy over one link more. Partial sums
-    take the same links up, and one addition joins two of them. Sums that a tile brings back come down like other words.
-    """
-    energies: dict[int, Array] = {}
-    for outer, inner in pairwise((*holders, nesting.levels)):
-        arriving = _arriving(nesting, operand, inner)
-        for index in range(outer, inner):
-            if (network := hardware.levels[index].network) is None:
-                continue
-            below = arriving / shared_copies(nesting, hardware, operand, index + 1, inner)
-            above = arriving / shared_copies(nesting, hardware, operand, index, inner)
-            links = above * network.hops + (below - above)
-            if operand == "output" and inner < nesting.levels:  # all but the first visits come down
-                begun = nesting.size(operand) * nesting.copies(operand, 0, inner)
-                links = links + links * (arriving - begun) / arriving
-            energies[index] = links * (hardware.levels[outer].bytes_of(operand) * network.hop_pj_per_byte)
-            if operand == "output":
-                energies[index] = energies[index] + (below - above) * network.addition_pj
-    return energies
-
-
-def _arriving(nesting: Nesting, operand: str, level: int) -> Array:
-    """Return the words that arrive in all copies of a level; at the multipliers, one word for each operation."""
-    if level == nesting.levels:
-        return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
-    if level == 0:
-        return nesting.size(operand)
-    return nesting.fills(operand, level) * nesting.copies(operand, 0, level)
+    def _arriving(self, operand: str, level: int) -> Array:
+        """Return the words that arrive in all copies of a level; at the multipliers, one word for each operation."""
+        if level == self.nesting.levels:
+            return self._macs
+        if level == 0:
+            return self.nesting.size(operand)
+        return self.nesting.fills(operand, level) * self.nesting.copies(operand, 0, level)
 
 
 @dataclass(frozen=True, slots=True)

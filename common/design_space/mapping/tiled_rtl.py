@@ -50,11 +50,8 @@ def tiled_cycles(
 
     Args:
         counts: tiles along each loop, on the last axis.
-        nests: the nests; one for each entry of the batch, or one for all.
+        nests: one for each entry of the batch, or one for all.
         hardware: with Gemmini's levels.
-        costs: of the parts of a tile.
-        placement: the resident operands, and the words that move beside the nests.
-        xp: the arrays' package.
         is_bound: whether the result is a lower bound for these and all larger counts.
     """
     extents = nests.extents

@@ -7,32 +7,18 @@ memory as well. No multiply-accumulate is left out, and traffic and work can at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from common.design_space.accelerator.single_buffer import SingleBuffer
+from common.design_space.search.fronts import SupportedPoint
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import FeatureMap, LayerGraph, MapForm, MapLayer, Window, maps_of_nest
 
 
-@dataclass(frozen=True, slots=True)
-class LowerBound:
-    macs: int
-    moved_bytes: float
-    cycles: float
-    energy_pj: float
-
-    @property
-    def edp(self) -> float:
-        """Energy-delay product: neither factor can be lower."""
-        return self.cycles * self.energy_pj
-
-
-def lower_bound(graph: LayerGraph, buffer: SingleBuffer) -> LowerBound:
-    """Return the bound on all schedules of a model on one accelerator."""
+def lower_bound(graph: LayerGraph, buffer: SingleBuffer) -> SupportedPoint[None]:
+    """Return cycles and energy that no schedule of a model on one accelerator is below."""
     macs = sum(layer.macs for layer in graph.layers)
     tensors = {*graph.producer, *graph.consumers}
     moved = sum(map(_own_bytes, graph.layers)) + sum(_map_bytes(graph, tensor) for tensor in tensors)
-    return LowerBound(macs, moved, buffer.cycles(macs, moved), buffer.energy_pj(macs, moved))
+    return SupportedPoint(buffer.energy_pj(macs, moved), buffer.cycles(macs, moved), None)
 
 
 def touched_lines(outputs: int, taps: int, stride: int, dilation: int, pad: int, extent: int) -> int:

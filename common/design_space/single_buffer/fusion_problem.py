@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from common.design_space.accelerator.single_buffer import SingleBuffer
-from common.design_space.groups.convex_groups import ConvexGroups, convex_groups, members_of
+from common.design_space.groups.convex_groups import ConvexGroups, closed_sets, convex_groups, members_of
 from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.fronts import Front, SupportedPoint
 from common.design_space.search.problem import Choices, Costs
@@ -177,8 +177,9 @@ class FusionProblem:
     @cached_property
     def known(self) -> KnownGroups:
         """All groups that fit, without resident results."""
-        nowhere = frozenset[str]()
-        fronts = {group: self.fronts.step((0, nowhere), group, nowhere)[1] for group in every_group(self.groups)}
+        nowhere, steps = frozenset[str](), self.groups.steps
+        reachable = {group for done in closed_sets(steps) for group in steps(done)}
+        fronts = {group: self.fronts.step((0, nowhere), group, nowhere)[1] for group in reachable}
         fitting = {members_of(group): front for group, front in fronts.items() if front}
         costs = [[(front[tiling * len(front) // TILINGS].cycles, front[tiling * len(front) // TILINGS].energy_pj)
                   for tiling in range(TILINGS)] for front in fitting.values()]  # fmt: skip
@@ -224,19 +225,6 @@ class FusionProblem:
         return FusionDescent(self, joins, tilings, resident.numpy(), generator)
 
 
-def every_group(groups: ConvexGroups) -> set[int]:
-    """Return every group that can run next at some closed set of layers, as bit sets."""
-    reachable, seen, waiting = set[int](), {0}, [0]
-    while waiting:
-        done = waiting.pop()
-        for group in groups.steps(done):
-            reachable.add(group)
-            if done | group not in seen:
-                seen.add(done | group)
-                waiting.append(done | group)
-    return reachable
-
-
 @dataclass(frozen=True)
 class FusionDescent:
     """The parameters of some restarts."""
@@ -254,18 +242,13 @@ class FusionDescent:
     def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:
         """Return a schedule drawn for each restart, the restarts, and a loss with a gradient."""
         torch = torch_module()
-        joins, tilings = self._masked() / temperature, self.tilings / temperature
+        picks, counts = torch.arange(self.joins.shape[-1]), [len(others) for others in self.problem.neighbours]
+        masked = torch.where(picks <= torch.tensor(counts)[:, None], self.joins, -torch.inf)
+        joins, tilings = masked / temperature, self.tilings / temperature
         cycles, energy = self.costs(torch.softmax(joins, dim=-1), torch.softmax(tilings, dim=-1))
         drawn = [self._drawn(logits) for logits in (tilings, joins)]
         choices = np.concatenate([*drawn, self.resident], axis=1).astype(np.int64)
         return choices, [*range(len(choices))], (torch.log(cycles) + torch.log(energy)).sum()
-
-    def _masked(self) -> Tensor:
-        torch, neighbours = torch_module(), self.problem.neighbours
-        picks = torch.arange(self.joins.shape[-1])
-        return torch.where(
-            picks <= torch.tensor([len(others) for others in neighbours])[:, None], self.joins, -torch.inf
-        )
 
     def _drawn(self, logits: Tensor) -> np.ndarray:
         """Return the largest logits, with Gumbel noise: a draw from their softmax."""

@@ -39,10 +39,8 @@ class NestTiling:
     peak_bits: int  # bits of one tile of each operand
 
 
-def orders() -> tuple[str, ...]:
-    """Return the orders that can differ in traffic: images, rows and columns stay together, in either order."""
-    inner = ("NPQ", "NQP")
-    return tuple("".join(order) for lines in inner for order in permutations(("K", "C", lines)))
+# The orders that can differ in traffic: images, rows and columns stay together, in either order.
+ORDERS = tuple("".join(order) for lines in ("NPQ", "NQP") for order in permutations(("K", "C", lines)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +81,16 @@ def best_tiling(nest: LoopNest, capacity_bits: int) -> NestTiling | None:
 def _front(nest: LoopNest) -> tuple[NestTiling, ...]:
     """Return the tilings that move less than all that need no more room, by rising need."""
     space = _space(nest)
-    total = np.stack([np.sum(space.moved_bits(order), axis=0) for order in orders()])
+    total = np.stack([np.sum(space.moved_bits(order), axis=0) for order in ORDERS])
     chosen = np.argmin(total, axis=0)
     least = total[chosen, np.arange(total.shape[1])]
-    return tuple(space.tiling(orders()[chosen[at]], int(at)) for at in lower_corners(space.peak_bits, least))
+    return tuple(space.tiling(ORDERS[chosen[at]], int(at)) for at in lower_corners(space.peak_bits, least))
 
 
 def every_tiling(nest: LoopNest) -> Iterator[NestTiling]:
     """Yield all tilings of the space, whatever they need."""
     space = _space(nest)
-    for order in orders():
+    for order in ORDERS:
         for at in range(len(space.peak_bits)):
             yield space.tiling(order, at)
 

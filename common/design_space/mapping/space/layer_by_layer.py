@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -28,15 +27,11 @@ SHARE = 8  # of the cells that are left, one nest takes at most one in so many
 
 
 class NestSearches:
-    """The nests that were searched so far, each on the accelerator and in the settings that were asked for.
-
-    Attributes:
-        left: cells that may still be bounded; below 0 where more were.
-        mapping_count: mappings whose cost was computed, once for each place of the operands.
-    """
+    """The nests that were searched so far, each on the accelerator and in the settings that were asked for."""
 
     def __init__(self) -> None:
-        self.left, self.mapping_count = MOST_CELLS_OF_MODEL, 0
+        self.left = MOST_CELLS_OF_MODEL  # cells that may still be bounded; below 0 where more were
+        self.mapping_count = 0  # mappings whose cost was computed, once for each place of the operands
         self._known: dict[tuple[Hardware, LoopNest], NestFronts] = {}
 
     def fronts(self, nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
@@ -81,47 +76,15 @@ def _fewest_steps(extent: int, loop: int, hardware: Hardware) -> LoopChains:
     return LoopChains(extent, steps, np.array([copies], dtype=np.int64), np.array([0, 1]), levels)
 
 
-@dataclass(frozen=True)
-class MappedLayer:
-    """A layer with the mapping that was found for it; cycles and energy are those of one run.
-
-    ``runs`` is how often the layer runs in one inference.
-    """
-
-    nest: LoopNest
-    mapping: str
-    cycles: float
-    energy_pj: float
-    runs: int = 1
-
-
-@dataclass(frozen=True)
-class MappedNetwork:
-    """A network, mapped layer by layer."""
-
-    layers: Mapping[str, MappedLayer]  # by name
-    evaluations: int  # mappings whose cost was computed
-
-    @property
-    def cycles(self) -> float:
-        return sum(layer.runs * layer.cycles for layer in self.layers.values())
-
-    @property
-    def energy_pj(self) -> float:
-        return sum(layer.runs * layer.energy_pj for layer in self.layers.values())
-
-    @property
-    def edp(self) -> float:
-        return self.cycles * self.energy_pj
-
-
 def exact(
     nests: Mapping[str, LoopNest],
     hardware: Hardware,
     runs: Mapping[str, int] | None = None,
     searches: NestSearches | None = None,
-) -> MappedNetwork:
-    """Return the best mapping of each layer, for the least product of all energy and all cycles.
+) -> SupportedPoint[dict[str, SupportedPoint[str]]]:
+    """Return the best mapping of each layer by name, for the least product of all energy and all cycles.
+
+    The costs are those of one inference, those of a layer of one run.
 
     Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
     layer, as :mod:`common.design_space.search.fronts` proves. So no mapping of the space is better.
@@ -132,19 +95,14 @@ def exact(
         runs: how often each layer runs in one inference; once where it is not named.
         searches: earlier searches, whose results are reused; new ones if None.
     """
-    repeats = repeats_of(nests, runs)
-    searches = searches or NestSearches()
-    count_before = searches.mapping_count
+    repeats, searches = repeats_of(nests, runs), searches or NestSearches()
     fronts = {nest: searches.fronts(nest, hardware, [ALONE]) for nest in repeats}
     if not all(front.fronts[ALONE] for front in fronts.values()):
         raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     points = sum_of_fronts({nest: (front.fronts[ALONE], repeats[nest]) for nest, front in fronts.items()})
-    layers = {
-        name: MappedLayer(nest, point.choice, point.cycles, point.energy_pj, (runs or {}).get(name, 1))
-        for name, nest in nests.items()
-        for point in [points[nest]]
-    }
-    return MappedNetwork(layers, searches.mapping_count - count_before)
+    layers, times = {name: points[nest] for name, nest in nests.items()}, {**dict.fromkeys(nests, 1), **(runs or {})}
+    energy_pj = sum(times[name] * point.energy_pj for name, point in layers.items())
+    return SupportedPoint(energy_pj, sum(times[name] * point.cycles for name, point in layers.items()), layers)
 
 
 def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = None) -> Counter[LoopNest]:

@@ -293,20 +293,15 @@ def _all_chains(extent: int, rules: _Rules) -> tuple[Counts, Counts]:
     for chosen in product(*(range(1, room + 1) for room in rules.rooms)):
         total = prod(chosen)
         table = _steps(-(-extent // total), replace(rules, places=(), rooms=(), sharing=()))
-        if not rules.is_uneven:
-            table = table[_are_needed(table, total, extent)]
+        if not rules.is_uneven:  # one step fewer at any level must not cover the loop
+            whole = table.prod(axis=1, keepdims=True) * total
+            table = table[((table == 1) | (whole // table * (table - 1) < extent)).all(axis=1)]
         if len(table):
             steps.append(table)
             copies.append(np.broadcast_to(np.array(chosen, dtype=np.int64), (len(table), len(chosen))))
     if not steps:  # the loop may step nowhere, and the array has no room for it
         return np.empty((0, rules.levels), dtype=np.int64), np.empty((0, len(rules.rooms)), dtype=np.int64)
     return np.concatenate(steps), np.concatenate(copies)
-
-
-def _are_needed(steps: Counts, copies: int, extent: int) -> npt.NDArray[np.bool_]:
-    """Return whether one step fewer at any level would not cover the loop."""
-    total = steps.prod(axis=1, keepdims=True) * copies
-    return np.asarray(((steps == 1) | (total // steps * (steps - 1) < extent)).all(axis=1))
 
 
 @lru_cache(maxsize=16_384)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from common.design_space.mapping.cost import Figures, MappedBatch, MappingCost
 from common.design_space.mapping.mappings import mapping_text
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.space.cell_bounds import STAYS
-from common.design_space.mapping.space.descent import descents
+from common.design_space.mapping.space.loop_chains import LoopChains
 from common.design_space.mapping.space.mapping_space import Choices, MappingSpace
 from common.design_space.mapping.traffic import Nesting
 from common.design_space.results.cache import remembered, text_of
@@ -27,7 +27,10 @@ FIRST, BATCH = 256, 2048  # cells that are divided at once: at first few, which 
 MOST_PARTS = 16_384  # cells whose bounds are computed at once
 FEW_CELLS, MOST_CELLS = 20_000, 1_000_000  # bounds for one nest: first for each choice of bypasses, and in all
 CELLS_OF_MAPPING = 8  # a mapping whose cost is computed counts as so many
+MOST_CHAINS = 1_000  # of a loop that a descent tries at once
+STARTS = 4  # drawn ones of descents, beside the smallest tiles
 WEIGHTS = (0.5, 0.0, 0.2, 0.35, 0.65, 0.8, 1.0)  # of energy against cycles
+Values = Callable[[Choices], npt.NDArray[np.float64]]
 Setting = tuple[Placement, float]  # where the operands are, and the words of resident maps
 ALONE: Setting = (IN_MEMORY, 0.0)
 
@@ -98,20 +101,14 @@ class _Search:
     A cell whose bound is below a front is divided into the chains of one loop after the other, until it is a mapping in
     some orders. Cells with the least bounds come first. After a limit of bounded cells, the others are not divided, and
     their bounds are kept.
-
-    Attributes:
-        fronts: the supported points so far.
-        floors: the supported points together with the bounds of cells that were not divided.
-        mapping_count: mappings whose cost was computed.
-        left: cells that may still be bounded in the space that is visited.
-        has_room: whether any tile fits, wherever the operands are.
     """
 
     def __init__(self, settings: Collection[Setting]) -> None:
-        self.fronts: dict[Setting, Front[str]] = dict.fromkeys(settings, ())
-        self.floors: dict[Setting, Front[str]] = {}
-        self.mapping_count, self.cell_count, self.left = 0, 0.0, 0.0
-        self.has_room, self.is_first = False, False
+        self.fronts: dict[Setting, Front[str]] = dict.fromkeys(settings, ())  # the supported points so far
+        self.floors: dict[Setting, Front[str]] = {}  # those with the bounds of cells that were not divided
+        self.mapping_count, self.cell_count = 0, 0.0  # costs that were computed, and bounds
+        self.left, self.is_first = 0.0, False  # cells that may still be bounded in the space that is visited
+        self.has_room = False  # whether any tile fits, wherever the operands are
         self.anywhere = frozenset[str]().union(*(placement.on_chip for placement, _ in settings))
         by_placement: dict[Placement, set[float]] = defaultdict(set)
         for placement, resident in settings:
@@ -298,3 +295,44 @@ def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.n
         fits = fits & (np.asarray(result.reads[chip_level]["output"]) == 0)
     room = result.capacity_words[..., chip_level] - result.needed_words[chip_level]
     return np.where(fits, room, -1.0)
+
+
+def descents(space: MappingSpace, values: Values, generator: np.random.Generator) -> Iterator[Choices]:
+    """Yield the chain of each loop at the end of each descent of ``values``, which are infinite where none fits.
+
+    A descent takes the best chain of one loop after the other, with the chains of the other loops fixed, until no loop
+    improves the mapping. It proves nothing, but tells a search early what it may leave out.
+    """
+    begins = [np.array([_smallest(chains) for chains in space.chains])]
+    drawn = np.stack([generator.integers(0, len(chains.steps), MOST_CHAINS) for chains in space.chains], axis=1)
+    of_drawn = values(drawn)
+    begins += [drawn[at] for at in np.argsort(of_drawn, kind="stable")[:STARTS] if of_drawn[at] < np.inf]
+    for begin in begins:
+        yield _descended(space, begin, values, generator)
+
+
+def _smallest(chains: LoopChains) -> int:
+    """Return the chain of the smallest tiles, which fits if any does."""
+    inside = np.cumprod((chains.steps * chains.spatial)[:, ::-1], axis=1)[:, :-1]
+    return int(np.log2(inside).sum(axis=1).argmin())
+
+
+def _descended(space: MappingSpace, begin: Choices, values: Values, generator: np.random.Generator) -> Choices:
+    loops = [loop for loop, chains in enumerate(space.chains) if len(chains.steps) > 1]
+    chosen, least = begin.copy(), float(values(begin[None])[0])
+    waiting = len(loops)
+    while waiting:
+        for loop in loops:
+            count = len(space.chains[loop].steps)
+            tried = np.arange(count) if count <= MOST_CHAINS else generator.integers(0, count, MOST_CHAINS)
+            rows = np.repeat(chosen[None], len(tried), axis=0)
+            rows[:, loop] = tried
+            found = values(rows)
+            best = int(found.argmin())
+            if found[best] < least:
+                chosen, least, waiting = rows[best], float(found[best]), len(loops)
+            else:
+                waiting -= 1
+            if not waiting:
+                break
+    return chosen
