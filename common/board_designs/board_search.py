@@ -61,10 +61,6 @@ class NestCosts(NamedTuple):
     compute_cycles: Numbers
     energy_pj: Numbers
 
-    def summed(self, times: Numbers) -> tuple[float, ...]:
-        """Return the sums over all nests, each of which runs so many times."""
-        return tuple(float(part @ times) for part in self)
-
 
 @dataclass(frozen=True)
 class ModelRuns:
@@ -146,7 +142,7 @@ def _costed(
 ) -> Iterator[BoardDesign]:
     for design, array in arrays:
         if (costs := runs.fastest(array)) is not None:
-            cycles, compute_cycles, energy_pj = costs.summed(runs.times)
+            cycles, compute_cycles, energy_pj = (float(part @ runs.times) for part in costs)
             yield BoardDesign(design, array, cycles, compute_cycles, energy_pj, builder.share(array))
 
 

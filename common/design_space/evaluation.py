@@ -62,7 +62,10 @@ def evaluate(
         PipelineError: the model has nothing to map, or the package of an engine is not installed.
     """
     hardware = next(iter(variants.values()))
-    workload = _workload_type(hardware, searches).of(metrics, graph)
+    if any(search.accounting == ONCE or search.engine == FA_DOSA for search in searches):
+        single_buffer(hardware)  # refuses other memories
+    kind = FusedWorkload if has_single_buffer(hardware) else HierarchyWorkload
+    workload = (FaDosaWorkload if searches[0].accounting == ONCE else kind).of(metrics, graph)
     results = run(
         workload, [DesignTask(name, variant, how) for (name, variant), how in product(variants.items(), searches)]
     )
@@ -72,15 +75,6 @@ def evaluate(
     limits = dict.fromkeys(result.limit for result in results.designs if result.limit)
     notes = (f"too many states: {limit}, in the schedules and in their bound" for limit in limits)
     return DesignResults(results.designs, results.known_count, (*notes, *workload.notes(hardware)))
-
-
-def _workload_type(hardware: Hardware, searches: Sequence[Search]) -> type[ModelWorkload]:
-    """Return what is searched on an accelerator; FA-DOSA's ways need one buffer, others are an UnusableValueError."""
-    if any(search.accounting == ONCE or search.engine == FA_DOSA for search in searches):
-        single_buffer(hardware)  # refuses other memories
-    if searches[0].accounting == ONCE:
-        return FaDosaWorkload
-    return FusedWorkload if has_single_buffer(hardware) else HierarchyWorkload
 
 
 def results_of(

@@ -84,7 +84,14 @@ class RowTilePlans:
     @memoized
     def _use(self, members: tuple[int, ...], after: Places) -> tuple[GroupUse, Sequence[Plan]]:
         use = GroupUse(members, after)
-        return use, self._plans(use)
+        if (shape := self._shape(members, use.on_chip)) is None:
+            return use, ()
+        written = [next(iter(self.places.layers[index].layer.writes)) for index in members]
+        stay = tuple((name in after.left, name in after.saved) for name in written)
+        key = shape, stay, after.resident_words
+        if key not in self._by_shape:
+            self._by_shape[key] = tuple(self._searched(use, shape))
+        return use, self._by_shape[key]
 
     def named(self, plan: Plan, use: GroupUse) -> Plan:
         """Return a plan of a group with the names of the group's own layers and tensors."""
@@ -105,16 +112,6 @@ class RowTilePlans:
         inside = {name for layer in layers for name in layer.layer.reads} & written
         # Maps between the layers that take little of the memory are resident instead.
         return members if any(self.places.sizes[name] > self._large_words for name in inside) else ()
-
-    def _plans(self, use: GroupUse) -> tuple[Plan, ...]:
-        if (shape := self._shape(use.members, use.on_chip)) is None:
-            return ()
-        written = [next(iter(self.places.layers[index].layer.writes)) for index in use.members]
-        stay = tuple((name in use.after.left, name in use.after.saved) for name in written)
-        key = shape, stay, use.after.resident_words
-        if key not in self._by_shape:
-            self._by_shape[key] = tuple(self._searched(use, shape))
-        return self._by_shape[key]
 
     def _searched(self, use: GroupUse, shape: int) -> Iterator[Plan]:
         group = self._groups[shape]
