@@ -206,9 +206,9 @@ def at_precision(task: Task, precision: str) -> Task:
 def _on_overlays() -> Iterator[Timed]:
     for table in network_figures():
         engine = configured(table.engine, table.board)
-        if engine.config.engine_count > 1:
+        if engine.engine_count > 1:
             continue
-        shape, clock = engine.config.shape, engine.clock_mhz
+        shape, clock = engine.shape, engine.clock_mhz
         size = (shape.pixels, shape.out_channels, shape.in_channels)
         array = build_array(size, "int8", dpu_ports(table.board, clock), 4, MODELS.systolic)
         for name, time_us in table.time_us.items():

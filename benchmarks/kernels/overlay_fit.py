@@ -29,8 +29,7 @@ import onnx
 
 from benchmarks.process import ROOT
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay.engine import OverlayEngine
-from common.fpga.kernels.overlay.engine_files import load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine, load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.graphs.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes
@@ -104,17 +103,14 @@ def configured(engine: str, board: str) -> OverlayEngine:
 
 
 def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
-    config = engine.config
     call_us = CALL_FRACTION * rates["host_us"]
     input_ns = (1 - CALL_FRACTION) * rates["host_us"] / INPUT_ELEMENTS * 1e3
-    return OverlayEngine(
-        replace(
-            config,
-            ports=replace(config.ports, share=rates["port_fraction"]),
-            array_share=rates["array_fraction"],
-            layer_cycles=rates["layer_us"] * config.clock_mhz,
-            host=replace(config.host, call_us=call_us, input_ns=input_ns),
-        )
+    return replace(
+        engine,
+        ports=replace(engine.ports, share=rates["port_fraction"]),
+        array_share=rates["array_fraction"],
+        layer_cycles=rates["layer_us"] * engine.clock_mhz,
+        host=replace(engine.host, call_us=call_us, input_ns=input_ns),
     )
 
 

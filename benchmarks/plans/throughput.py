@@ -31,7 +31,6 @@ from benchmarks.kernels.zoo_networks import NETWORKS
 from common.fpga.coefficients import Models, load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
-from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.residence import frame_tensors
@@ -105,11 +104,11 @@ def same_engines(card: Card, name: str) -> ThreePoint | None:
     """Return the rate of the published engines at their clock, each with an equal share of the memory's rate."""
     if not card.file:
         return None
-    config = configured(card.file, card.board).config
-    cores = config.core_count * card.count // config.engine_count
-    host = replace(config.host, threads=64)
-    filled = replace(config, engine_count=card.count, core_count=cores, clock_mhz=card.clock_mhz, host=host)
-    return predicted(network(NETWORKS[name]()), OverlayEngine(filled)).pipelined_frames_per_second
+    engine = configured(card.file, card.board)
+    cores = engine.core_count * card.count // engine.engine_count
+    host = replace(engine.host, threads=64)
+    filled = replace(engine, engine_count=card.count, core_count=cores, clock_mhz=card.clock_mhz, host=host)
+    return predicted(network(NETWORKS[name]()), filled).pipelined_frames_per_second
 
 
 def comparisons(

@@ -76,7 +76,7 @@ def engines_for(
     engines.append(streaming(board, precision, models))
     rowwise_kernels = rowwise_engines(board, precision, models, tasks)
     engines += [replace(each, reached_ports=reached) for each in rowwise_kernels]
-    engines += [overlay] if overlay is not None and overlay.config.board == board.name else []
+    engines += [overlay] if overlay is not None and overlay.board == board.name else []
     return tuple(engine for engine in engines if any(engine.estimate(task) is not None for task in tasks))
 
 

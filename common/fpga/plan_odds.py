@@ -81,7 +81,7 @@ def time_scatter(engine: Engine) -> TimeScatter:
         case SystolicArray():
             return engine.scatter
         case OverlayEngine():
-            return engine.config.scatter
+            return engine.scatter
         case AttentionEngine() | StreamingGemv():
             share = engine.efficiency
         case RowwiseEngine():

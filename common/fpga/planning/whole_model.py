@@ -90,7 +90,7 @@ def _part(graph: SourceGraph, group: Group, nodes: tuple[str, ...]) -> Group:
 
 
 def _is_supported(layers: tuple[Layer, ...] | None, engine: OverlayEngine) -> bool:
-    return layers is not None and not any(unsupported(layer, engine.config.shape) for layer in layers)
+    return layers is not None and not any(unsupported(layer, engine.shape) for layer in layers)
 
 
 def _is_placed(group: Group, graph: SourceGraph) -> bool:
@@ -122,13 +122,13 @@ def _row(
     step, unit, weights, moved_bytes, cycles = None, "host", 0, 0, 0
     if all(_is_supported(layers[node], engine) for node in group.nodes):
         weights = sum(weight_elements(layer) for layer in group_layers)
-        read, written = moved(graph, group.nodes, sizes, engine.config.shape.bank_bytes)
+        read, written = moved(graph, group.nodes, sizes, engine.shape.bank_bytes)
         step = engine.step(group_layers, weights, read, written)
         unit, moved_bytes = "array" if step.array_cycles else "window", weights + read + written
         cycles = step.array_cycles + step.window_cycles
     # On the host: a scalar loop over the operations, once for every image of the batch.
-    operations = sum(map(_operations, group_layers)) * engine.config.engine_count
-    host_us = operations * engine.config.host.operation_ns * 1e-3
+    operations = sum(map(_operations, group_layers)) * engine.engine_count
+    host_us = operations * engine.host.operation_ns * 1e-3
     row: OverlayLayersRow = {
         "engine_layer": group.heads[0] if group.heads else group.nodes[0],
         "op_types": list(group.op_types),
@@ -164,19 +164,19 @@ def _operations(layer: Layer) -> int:
 def _summary(
     graph: SourceGraph, engine: OverlayEngine, timed: Sequence[TimedLayer], around_us: float, notes: tuple[str, ...]
 ) -> WholeModel:
-    config, batch = engine.config, engine.config.engine_count
+    batch = engine.engine_count
     rows, steps = [row for row, _ in timed], [step for _, step in timed if step]
     engine_us = sum(step.time_us for step in steps)
     host_us = sum(row["kernel_latency_likely_us"] or 0 for row in rows if row["unit"] == "host") + around_us
     macs = sum(row["macs"] or 0 for row in rows if row["unit"] != "host")
     work_us = macs / engine.peak_macs_per_us
-    latency = scattered(engine_us + host_us, config.scatter.band, work_us)
-    busy = scattered(engine_us, config.scatter.band, work_us)
+    latency = scattered(engine_us + host_us, engine.scatter.band, work_us)
+    busy = scattered(engine_us, engine.scatter.band, work_us)
     # Threads share the engines: a batch finishes each time the engines are free, or each time a thread is.
-    period = combine(lambda whole, engines: max(engines, whole / config.host.threads), latency, busy)
+    period = combine(lambda whole, engines: max(engines, whole / engine.host.threads), latency, busy)
     return WholeModel(
-        engine=config.name,
-        board=config.board,
+        engine=engine.name,
+        board=engine.board,
         batch=batch,
         latency_us=latency,
         frames_per_second=combine(lambda period_us: batch * 1e6 / period_us, period),
@@ -192,7 +192,7 @@ def _summary(
 
 def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], calls: int) -> float:
     """Return the host's time for calls, for scaling the input, and for tensors that cross the link."""
-    host, batch = engine.config.host, engine.config.engine_count
+    host, batch = engine.host, engine.engine_count
     inputs, _ = ends(graph)
     crossing = sum(elements(graph, tensor) for tensor in crossings(graph, on_engine))
     return calls * host.call_us + batch * (inputs * host.input_ns * 1e-3 + crossing / host.link_bytes_per_s * 1e6)
@@ -205,11 +205,11 @@ def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[Overl
     """
     compulsory_bytes = sum(row["weight_bytes"] or 0 for row in rows) + sum(ends(graph))
     work_us = sum(row["macs"] or 0 for row in rows) / engine.peak_macs_per_us
-    return max(work_us, compulsory_bytes / (engine.config.ports.memory_bytes_per_s * 1e-6))
+    return max(work_us, compulsory_bytes / (engine.ports.memory_bytes_per_s * 1e-6))
 
 
 def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) -> tuple[str, ...]:
-    notes = list(engine.config.assumptions)
+    notes = list(engine.assumptions)
     hosted: dict[str, list[OverlayLayersRow]] = {}
     for row in rows:
         if row["unit"] == "host":

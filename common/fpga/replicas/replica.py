@@ -114,7 +114,7 @@ def replicas_for(
                 for replica in builder.complete(array, room, in_region):
                     built.setdefault(tuple(engine.name for engine in replica.engines), replica)
         yield from built.values()
-    if overlay is not None and overlay.config.board == board.name:
+    if overlay is not None and overlay.board == board.name:
         yield from builder.vendors(overlay)
 
 
@@ -223,10 +223,10 @@ class _Builder:
 
     def vendors(self, overlay: OverlayEngine) -> Iterator[Replica]:
         """Yield a vendor's engine as often as it fits; each has an equal share of the memory's rate."""
-        regions, ports = self.board.regions, overlay.config.ports
+        regions, ports = self.board.regions, overlay.ports
         for in_region in PER_REGION:
             share = replace(ports, memory_bytes_per_s=ports.memory_bytes_per_s / (in_region * len(regions)))
-            engine = OverlayEngine(replace(overlay.config, ports=share))
+            engine = replace(overlay, ports=share)
             fits_alone = in_region == 1 and any(_fabric(engine).fits(region.usable) for region in regions)
             for room in self.rooms(in_region):
                 if fits_alone or _fabric(engine).fits(room):

@@ -26,13 +26,13 @@ def test_a_team_scatters_as_its_members_do() -> None:
 def test_the_overlay_has_the_interval_of_its_file() -> None:
     engine = configured("dpu-b4096", "kv260")
     assert engine.kind == "overlay"
-    assert time_scatter(engine) == engine.config.scatter
-    assert engine.config.scatter.family_count == 6
+    assert time_scatter(engine) == engine.scatter
+    assert engine.scatter.family_count == 6
 
 
 def test_families_and_designs_give_the_interval() -> None:
     """Student's t with one degree of freedom less than families: the interval is that of a further family's design."""
-    for scatter in (*MODELS.systolic.scatters.values(), configured("dpu-b4096", "kv260").config.scatter):
+    for scatter in (*MODELS.systolic.scatters.values(), configured("dpu-b4096", "kv260").scatter):
         quantile = float(student.ppf(0.95, scatter.family_count - 1))
         reach = quantile * hypot(scatter.family_sd, scatter.design_sd)
         assert log(scatter.band.pessimistic / scatter.band.optimistic) == pytest.approx(2 * reach, abs=0.01)

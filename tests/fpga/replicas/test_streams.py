@@ -10,7 +10,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
-from common.fpga.kernels.overlay.engine_files import load_engine
+from common.fpga.kernels.overlay.engine import load_engine
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import replicas_for, shared_ports
 from common.fpga.replicas.rows import first_calls, units
@@ -273,7 +273,7 @@ def test_a_vendors_engine_is_replicated_as_often_as_it_fits(models):
     vendors = [each for each in replicas_for(board, "int8", models, FRAME, engine) if each.main.kind == "overlay"]
     assert max(sum(each.counts(board).values()) for each in vendors) == 3
     third = next(each for each in vendors if each.in_region == 3)
-    assert third.main.config.ports.memory_bytes_per_s == pytest.approx(17.064e9 / 3)
+    assert third.main.ports.memory_bytes_per_s == pytest.approx(17.064e9 / 3)
 
 
 @pytest.mark.slow

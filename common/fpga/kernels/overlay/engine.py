@@ -13,11 +13,14 @@ time that holds 90 % of published networks (benchmarks/kernels/overlay_held_out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
+from pathlib import Path
 from typing import ClassVar
 
-from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import Bound, KernelEstimate, TimeScatter, scattered
+from common.files.configuration import Section, find_file
+from common.fpga.device.board import Board
+from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.kernels.estimate import Bound, KernelEstimate, TimeScatter, read_scatter, scattered
 from common.fpga.kernels.overlay.cycles import (
     OverlayShape,
     array_cycles,
@@ -27,6 +30,7 @@ from common.fpga.kernels.overlay.cycles import (
     window_cycles,
 )
 from common.intervals import ThreePoint, combine
+from common.messages.errors import UnusableValueError
 from common.workload.layers import Layer
 from common.workload.tasks import Task
 
@@ -54,26 +58,6 @@ class OverlayHost:
 
 
 @dataclass(frozen=True, slots=True)
-class OverlayConfig:
-    """One engine configuration on one board."""
-
-    name: str
-    title: str
-    board: str
-    clock_mhz: float
-    engine_count: int  # engines; each computes an image of its own
-    core_count: int  # groups of engines that load their weights together
-    shape: OverlayShape
-    ports: OverlayPorts
-    host: OverlayHost
-    array_share: float  # share of the cycles in which the array has operands, beyond the losses by rounding up
-    layer_cycles: float  # cycles to fetch and synchronize the instructions of one step
-    resources: Resources
-    scatter: TimeScatter  # how measured times of networks scatter around the likely ones
-    assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class OverlayStep:
     """Time of a contraction or a pooling with the operators fused to it, while all engines do the same."""
 
@@ -96,61 +80,59 @@ class OverlayStep:
 
 @dataclass(frozen=True, slots=True)
 class OverlayEngine:
-    """The overlay as an engine that serves every group that it has units for."""
-
-    config: OverlayConfig
+    """One configuration of the overlay on one board, which serves every group that it has units for."""
 
     kind: ClassVar[str] = "overlay"
     precision: ClassVar[str] = "int8"  # of every overlay that has a model
-
-    @property
-    def name(self) -> str:
-        return self.config.name
-
-    @property
-    def clock_mhz(self) -> float:
-        """Clock of the array; its DSPs run at twice that clock."""
-        return self.config.clock_mhz
+    name: str
+    title: str
+    board: str
+    clock_mhz: float  # of the array; its DSPs run at twice that clock
+    engine_count: int  # engines; each computes an image of its own
+    core_count: int  # groups of engines that load their weights together
+    shape: OverlayShape
+    ports: OverlayPorts
+    host: OverlayHost
+    array_share: float  # share of the cycles in which the array has operands, beyond the losses by rounding up
+    layer_cycles: float  # cycles to fetch and synchronize the instructions of one step
+    resources: Resources
+    scatter: TimeScatter  # how measured times of networks scatter around the likely ones
+    assumptions: tuple[str, ...] = ()
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:
         return ThreePoint.exactly(self.clock_mhz)
 
     @property
-    def resources(self) -> Resources:
-        return self.config.resources
-
-    @property
     def spans_regions(self) -> bool:
         """Whether there are several cores, which may be placed in several regions."""
-        return self.config.core_count > 1
+        return self.core_count > 1
 
     @property
     def peak_macs_per_us(self) -> float:
-        return self.config.shape.macs_per_cycle * self.config.clock_mhz
+        return self.shape.macs_per_cycle * self.clock_mhz
 
     def step(
         self, layers: tuple[Layer, ...], weight_bytes: float, read_bytes: float, written_bytes: float
     ) -> OverlayStep:
         """Return the time of fused layers for one image on each engine; bytes are those of one image."""
-        config = self.config
-        on_array = sum(array_cycles(layer, config.shape) for layer in layers)
-        on_windows = sum(window_cycles(layer, config.shape) for layer in layers)
+        on_array = sum(array_cycles(layer, self.shape) for layer in layers)
+        on_windows = sum(window_cycles(layer, self.shape) for layer in layers)
         if not on_array + on_windows:
-            on_windows = sum(pass_cycles(layer, config.shape) for layer in layers)
+            on_windows = sum(pass_cycles(layer, self.shape) for layer in layers)
         return OverlayStep(
             array_cycles=on_array,
             window_cycles=on_windows,
-            compute_us=(on_array / config.array_share + on_windows) / config.clock_mhz,
-            memory_us=self._memory_us(weight_bytes, read_bytes, written_bytes) / config.ports.share,
-            fixed_us=config.layer_cycles / config.clock_mhz,
+            compute_us=(on_array / self.array_share + on_windows) / self.clock_mhz,
+            memory_us=self._memory_us(weight_bytes, read_bytes, written_bytes) / self.ports.share,
+            fixed_us=self.layer_cycles / self.clock_mhz,
         )
 
     def _memory_us(self, weight_bytes: float, read_bytes: float, written_bytes: float) -> float:
         """Return the memory time at the theoretical rates: the longest over ports and memory."""
-        config, ports = self.config, self.config.ports
-        port_rate = ports.port_bits / 8 * config.clock_mhz  # bytes per µs
-        moved = config.core_count * weight_bytes + config.engine_count * (read_bytes + written_bytes)
+        ports = self.ports
+        port_rate = ports.port_bits / 8 * self.clock_mhz  # bytes per µs
+        moved = self.core_count * weight_bytes + self.engine_count * (read_bytes + written_bytes)
         over_weight_ports = weight_bytes / (ports.weight_ports * port_rate) if ports.weight_ports else 0.0
         reads = read_bytes if ports.weight_ports else read_bytes + weight_bytes
         over_data_ports = max(reads, written_bytes) / (ports.data_ports * port_rate)
@@ -158,15 +140,98 @@ class OverlayEngine:
 
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call on int8 operands; None where a layer has no unit or tensors do not fit the chip."""
-        config = self.config
-        if task.precision != self.precision or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
+        if task.precision != self.precision or task.on_chip_bytes > self.shape.bank_bytes or not task.layers:
             return None
-        if any(unsupported(layer, config.shape) for layer in task.layers):
+        if any(unsupported(layer, self.shape) for layer in task.layers):
             return None
         batch = images(task.layers)
-        rounds = ceil(batch / config.engine_count)
+        rounds = ceil(batch / self.engine_count)
         step = self.step(task.layers, task.weight_bytes, task.read_bytes / batch, task.written_bytes / batch)
-        ideal_us = task.macs / self.peak_macs_per_us / config.engine_count
-        time_us = scattered(step.time_us * rounds, config.scatter.band, ideal_us)
-        cycles = combine(lambda us: us * config.clock_mhz, time_us)
+        ideal_us = task.macs / self.peak_macs_per_us / self.engine_count
+        time_us = scattered(step.time_us * rounds, self.scatter.band, ideal_us)
+        cycles = combine(lambda us: us * self.clock_mhz, time_us)
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)
+
+
+# --- configs/engines --------------------------------------------------------------------------------------------------
+
+
+def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:
+    """Read an engine's file, given by its name in ``folder`` or by its path, as :func:`read_engine` does.
+
+    Raises:
+        UnusableValueError: there is no such file.
+    """
+    return read_engine(Section.of_file(find_file("engine", name, folder)), board)
+
+
+def read_engine(file: Section, board: Board) -> OverlayEngine:
+    """Make an engine from its YAML file, whose name is the engine's, for one board.
+
+    Raises:
+        UnusableValueError: the vendor does not build the engine for the board.
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    name, rates, boards = file.path.stem, file.section("rates"), file.section("boards")
+    if board.name not in boards:
+        known = ", ".join(sorted(boards))
+        raise UnusableValueError("engine", f"{name} is not built for {board.name}", f"it is built for {known}")
+    builds = {key: _build(boards.section(key)) for key in boards}  # all, so that a mistake in any of them is reported
+    clock_mhz, resources = builds[board.name]
+    engine = OverlayEngine(
+        name=name,
+        title=file.text("title"),
+        board=board.name,
+        engine_count=file.count("engine_count"),
+        core_count=file.count("core_count"),
+        shape=_shape(file.section("shape")),
+        ports=_ports(file.section("ports"), board),
+        host=_host(file.section("host"), board),
+        array_share=rates.constant("array_fraction").likely,
+        layer_cycles=rates.constant("layer_cycles").likely,
+        scatter=read_scatter(rates),
+        assumptions=tuple(line.strip() for line in file.text("assumptions").splitlines() if line.strip()),
+        clock_mhz=clock_mhz,
+        resources=resources,
+    )
+    file.close()
+    return engine
+
+
+def _build(section: Section) -> tuple[float, Resources]:
+    amounts = section.section("resources")
+    resources = Resources(*(amounts.constant(kind, positive=False).likely for kind in RESOURCE_NAMES))
+    return section.constant("clock_mhz").likely, resources
+
+
+def _shape(section: Section) -> OverlayShape:
+    return OverlayShape(
+        pixels=section.count("pixels"),
+        in_channels=section.count("in_channels"),
+        out_channels=section.count("out_channels"),
+        window_pixels=section.count("depthwise_pixels", positive=False),
+        pool_pixels=section.count("pool_pixels"),
+        largest_window=section.count("largest_window"),
+        bank_bytes=section.count("bank_bytes"),
+    )
+
+
+def _ports(section: Section, board: Board) -> OverlayPorts:
+    return OverlayPorts(
+        data_ports=section.count("data_ports"),
+        weight_ports=section.count("weight_ports", positive=False),
+        port_bits=section.count("port_bits"),
+        memory_bytes_per_s=board.memory.bytes_per_s,
+        share=section.constant("efficiency_fraction").likely,
+    )
+
+
+def _host(section: Section, board: Board) -> OverlayHost:
+    is_card = board.link.kind == "pcie"
+    return OverlayHost(
+        call_us=section.constant("call_us").likely,
+        input_ns=section.constant("input_ns_per_element").likely,
+        operation_ns=section.constant("operation_ns").likely,
+        link_bytes_per_s=board.link.bytes_per_s.likely if is_card else inf,
+        threads=section.count("threads"),
+    )

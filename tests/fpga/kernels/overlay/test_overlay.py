@@ -20,8 +20,7 @@ from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import TimeScatter
 from common.fpga.kernels.overlay.cycles import OverlayShape
-from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
-from common.fpga.kernels.overlay.engine_files import load_engine, read_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayHost, OverlayPorts, load_engine, read_engine
 from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError, PipelineError, UnusableValueError
@@ -43,27 +42,25 @@ PLACES = [
 ]
 # Round numbers, so that a step can be computed by hand: 16 bytes a cycle and port, 100 cycles a µs.
 PLAIN = OverlayEngine(
-    OverlayConfig(
-        name="plain",
-        title="",
-        board="none",
-        clock_mhz=100.0,
-        engine_count=1,
-        core_count=1,
-        shape=OverlayShape(8, 16, 16, 4, 4, 8, 1000),
-        ports=OverlayPorts(2, 0, 128, 1e12, 0.5),
-        host=OverlayHost(call_us=300.0, input_ns=2.0, operation_ns=7.0, link_bytes_per_s=float("inf"), threads=1),
-        array_share=0.8,
-        layer_cycles=700.0,
-        resources=Resources(dsp=710),
-        scatter=TimeScatter(ThreePoint(1.5, 1.0, 0.7), 0.1, 0.1, 5),
-    )
+    name="plain",
+    title="",
+    board="none",
+    clock_mhz=100.0,
+    engine_count=1,
+    core_count=1,
+    shape=OverlayShape(8, 16, 16, 4, 4, 8, 1000),
+    ports=OverlayPorts(2, 0, 128, 1e12, 0.5),
+    host=OverlayHost(call_us=300.0, input_ns=2.0, operation_ns=7.0, link_bytes_per_s=float("inf"), threads=1),
+    array_share=0.8,
+    layer_cycles=700.0,
+    resources=Resources(dsp=710),
+    scatter=TimeScatter(ThreePoint(1.5, 1.0, 0.7), 0.1, 0.1, 5),
 )
 LAYER = Convolution(1, 17, 11, 13, 23, 11, 13, 3, 5)  # 1560 cycles of the array, 838,695 multiply-accumulates
 
 
 def altered(engine: OverlayEngine, **changes: object) -> OverlayEngine:
-    return OverlayEngine(replace(engine.config, **changes))  # type: ignore[arg-type]
+    return replace(engine, **changes)  # type: ignore[arg-type]
 
 
 # --- a step ----------------------------------------------------------------------------------------------------------
@@ -90,7 +87,7 @@ def test_writes_can_be_the_slower_way() -> None:
 
 
 def test_the_board_memory_limits_both_ways_together() -> None:
-    slow = altered(PLAIN, ports=replace(PLAIN.config.ports, memory_bytes_per_s=1.7e9))
+    slow = altered(PLAIN, ports=replace(PLAIN.ports, memory_bytes_per_s=1.7e9))
     assert slow.step((LAYER,), 1000, 2000, 3000).memory_us == pytest.approx(6000 / 1700 / 0.5)
 
 
@@ -159,19 +156,19 @@ def test_what_it_cannot_run_has_no_estimate(asked: Task) -> None:
 @pytest.mark.parametrize(("name", "board"), PLACES)
 def test_configured_engines_stand_on_their_boards(name: str, board: str) -> None:
     engine = configured(name, board)
-    assert (engine.name, engine.kind, engine.config.board) == (name, "overlay", board)
+    assert (engine.name, engine.kind, engine.board) == (name, "overlay", board)
     stands_on = load_board(board, CONFIGS / "boards")
     assert engine.resources.fits(stands_on.total)
 
 
 def test_the_vendor_names_an_engine_by_its_operations_a_cycle() -> None:
-    assert 2 * configured("dpu-b4096", "kv260").config.shape.macs_per_cycle == 4096
-    assert 2 * configured("dpu-b1600", "ultra96").config.shape.macs_per_cycle == 1600
+    assert 2 * configured("dpu-b4096", "kv260").shape.macs_per_cycle == 4096
+    assert 2 * configured("dpu-b1600", "ultra96").shape.macs_per_cycle == 1600
 
 
 def test_fourteen_engines_take_a_quarter_of_a_dsp_for_each_mac() -> None:
     engine = configured("dpu-cahx8h", "u280")
-    macs = engine.config.engine_count * engine.config.shape.macs_per_cycle
+    macs = engine.engine_count * engine.shape.macs_per_cycle
     assert engine.resources.dsp / macs == pytest.approx(0.254, abs=5e-4)
     assert engine.spans_regions
     assert not configured("dpu-b4096", "kv260").spans_regions
@@ -280,10 +277,10 @@ def test_feature_maps_that_fit_a_bank_are_not_moved() -> None:
     assert found["/b11/Conv"]["moved_bytes"] == 11 * 17 + 2431 + 11 * 143
     assert found["/c/Conv"]["moved_bytes"] == 5 * 24 + 3432 + 0
     assert "/join/Concat" not in found
-    large = altered(PLAIN, shape=replace(PLAIN.config.shape, bank_bytes=2000))
+    large = altered(PLAIN, shape=replace(PLAIN.shape, bank_bytes=2000))
     parts = {row["engine_layer"]: row for row in predicted(small(), large).layers}
     assert parts["/b11/Conv"]["moved_bytes"] == 11 * 17 + 2431 + 11 * 143  # 1573 fit, what they are part of does not
-    fitting = altered(PLAIN, shape=replace(PLAIN.config.shape, bank_bytes=10_000))
+    fitting = altered(PLAIN, shape=replace(PLAIN.shape, bank_bytes=10_000))
     inside = {row["engine_layer"]: row for row in predicted(small(), fitting).layers}
     assert inside["/a/Conv"]["moved_bytes"] == 3 * 17 * 9 + 3 * 22 * 26 + 0
     assert inside["/b11/Conv"]["moved_bytes"] == 11 * 17
@@ -313,10 +310,7 @@ def test_the_interval_is_that_of_published_networks(networks: dict[str, Network]
 
 
 def test_threads_hide_the_host_until_the_engines_are_the_limit() -> None:
-    found = {
-        count: predicted(small(), altered(PLAIN, host=replace(PLAIN.config.host, threads=count)))
-        for count in (1, 2, 99)
-    }
+    found = {count: predicted(small(), altered(PLAIN, host=replace(PLAIN.host, threads=count))) for count in (1, 2, 99)}
     latency_us = found[1].latency_us.likely
     assert found[2].latency_us == found[1].latency_us
     assert found[2].frames_per_second.likely == pytest.approx(2e6 / latency_us)
@@ -354,7 +348,7 @@ def test_a_product_keeps_its_unit_where_only_its_activation_has_none() -> None:
 
 
 def test_a_card_moves_its_input_over_the_link_for_every_engine() -> None:
-    host = replace(PLAIN.config.host, link_bytes_per_s=1e9)
+    host = replace(PLAIN.host, link_bytes_per_s=1e9)
     card, board = altered(PLAIN, host=host, engine_count=14), altered(PLAIN, engine_count=14)
     moved = 14 * (3 * 22 * 26 + 715)  # the scores before the softmax come back
     difference = predicted(small(), card).latency_us.likely - predicted(small(), board).latency_us.likely
@@ -387,10 +381,10 @@ def networks() -> dict[str, Network]:
 def test_the_configuration_is_what_the_fit_gives(networks: dict[str, Network]) -> None:
     engine = configured("dpu-b4096", "kv260")
     rates = overlay_fit.fit(networks, engine, MEASURED_US)
-    host = engine.config.host
-    assert engine.config.ports.share == pytest.approx(rates["port_fraction"], rel=2e-3)
-    assert engine.config.array_share == pytest.approx(rates["array_fraction"], rel=2e-3)
-    assert engine.config.layer_cycles == pytest.approx(rates["layer_us"] * 300, rel=2e-3)
+    host = engine.host
+    assert engine.ports.share == pytest.approx(rates["port_fraction"], rel=2e-3)
+    assert engine.array_share == pytest.approx(rates["array_fraction"], rel=2e-3)
+    assert engine.layer_cycles == pytest.approx(rates["layer_us"] * 300, rel=2e-3)
     host_us = host.call_us + host.input_ns * overlay_fit.INPUT_ELEMENTS * 1e-3
     assert host_us == pytest.approx(rates["host_us"], rel=2e-3)
 
@@ -437,7 +431,7 @@ def test_held_out_boards_and_networks(held_out: list[overlay_held_out.Comparison
 @pytest.mark.exhaustive
 def test_the_interval_holds_networks_that_took_no_part_in_it(held_out: list[overlay_held_out.Comparison]) -> None:
     ratios = overlay_held_out.ratios(held_out)
-    band, scatter = band_of(ratios), configured("dpu-b4096", "kv260").config.scatter
+    band, scatter = band_of(ratios), configured("dpu-b4096", "kv260").scatter
     configured_band, found = scatter.band, spread_of(ratios)
     assert (scatter.family_sd, scatter.design_sd) == pytest.approx((found.family_sd, found.design_sd), abs=1e-3)
     assert (configured_band.optimistic, configured_band.pessimistic) == pytest.approx((band.low, band.high), abs=1e-3)
