@@ -41,8 +41,7 @@ from common.precision.conversion.schemes import ENGINE_FORMAT, FORMATS, Scheme
 from common.precision.judgement.evaluation import BREAKS, Bounds
 from common.precision.judgement.samples import SampleFiles, divided, loaded_samples
 from common.precision.mixture import Mixture, chosen, mixtures, movable
-from common.precision.notes import study_notes
-from common.precision.rows import layer_rows, mixture_rows, precision_rows
+from common.precision.rows import layer_rows, mixture_rows, precision_rows, study_notes
 from common.precision.study import LayerJudgement, Study, best, layer_judgements, on_engine, scheme_results, studied
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.memory import require_memory

@@ -27,7 +27,6 @@ from common.fpga.planning.plan import Plan, card_work, host_run, in_case
 from common.fpga.speedup.draws import Draws, Values
 from common.fpga.speedup.energy import CardEnergy, dynamic_uj
 from common.fpga.speedup.odds import Odds, odds_of
-from common.fpga.speedup.totals import Card
 from common.intervals import END_Z, ThreePoint, combine
 
 HOST, SHARE = "length of the host's run", "share of the host's run that moves"
@@ -126,7 +125,7 @@ def _energies(
 
     The sums are those of :func:`common.fpga.speedup.energy.energy_rows`, here over arrays.
     """
-    run, card, work = host_run(plan), Card.of_board(plan.request.board), card_work(plan)
+    run, card, work = host_run(plan), plan.request.board, card_work(plan)
     if run.energy_uj is None or run.static_power_w is None or run.offloaded_uj is None:
         return None
     watts = combine(lambda uj, us: uj / us, run.energy_uj, run.latency_us)
@@ -140,5 +139,5 @@ def _energies(
     idle_uj = run.static_power_w * power_w / watts.likely * waits_us
     static_uj = draws.of(STATIC, card.static_w) * schedule.finish_us
     dynamic = sum(draws.of(DYNAMIC[name], cost) for name, cost in dynamic_uj(work, card, energy).items())
-    link_pj = draws.of(LINK_ENERGY, energy.link(card.link_kind))
+    link_pj = draws.of(LINK_ENERGY, energy.link(card.link.kind))
     return alone_uj, rest_uj + idle_uj + static_uj + dynamic + work.link_bytes * link_pj / 1e6

@@ -130,7 +130,7 @@ def plan_results(
         "speedup": speedup,
         "offload_verdict": verdict_rows(plan, speedup, odds),
         "offload_uncertainty": uncertainty_rows(speedup, odds, is_judged=plan.is_judged),
-        "offload_front": front_rows(workload, request, models, plan, most_batch),
+        "offload_front": front_rows(plan, models, most_batch),
     }
     found = streams_of(plan, models) if request.objective == "throughput" else None
     tables |= replica_tables(found, request.launch_per, is_judged=plan.is_judged)

@@ -182,8 +182,7 @@ def _takes_tokens(shape: Sequence[Count]) -> bool:
 def _require_growth(pairs: Sequence[CachePair]) -> None:
     """Refuse a cache that grows out of an input of fixed length, unless an operator reads how much of it is valid.
 
-    Raises:
-        UnusableValueError: naming the first one.
+    The UnusableValueError names the first one.
     """
     for pair in pairs:
         length = _length(pair)
@@ -231,11 +230,7 @@ def _require_bound(model: LoadedModel, known: Collection[str | None]) -> None:
 
 
 def require_prompt(decoder: Decoder, length: int, quantity: str) -> None:
-    """Refuse a prompt of several tokens for a model whose calls take one.
-
-    Raises:
-        UnusableValueError: it is one.
-    """
+    """Refuse a prompt of several tokens for a model whose calls take one; UnusableValueError: it is one."""
     if decoder.tokens is not None and decoder.new is None and length > 1:
         remedy = f"give 1 token with <{quantity}>, or export it with a dynamic sequence"
         raise UnusableValueError(quantity, f"{length} tokens, and a call of the model takes one", remedy)

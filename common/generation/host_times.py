@@ -33,8 +33,7 @@ class HostTimes:
 
         No prompt that is shorter than the measured ones takes less than one token.
 
-        Raises:
-            UnusableValueError: no prompt was measured.
+        An UnusableValueError says that no prompt was measured.
         """
         if not self.prompts:
             raise UnusableValueError("generation", "holds no prompt", "generate with a prompt")

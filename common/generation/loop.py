@@ -83,8 +83,7 @@ class GenerationPlan:
 def drawn_prompt(decoder: Decoder, length: int, seed: int, quantity: str = "prompt") -> list[int]:
     """Draw numbers of the real vocabulary; ``quantity`` is the setting that asks for so many.
 
-    Raises:
-        UnusableValueError: there are too many, or a call takes one alone.
+    An UnusableValueError says that there are too many, or a call takes one alone.
     """
     require_prompt(decoder, length, quantity)
     if length > LONGEST_PROMPT:
@@ -97,8 +96,7 @@ def drawn_prompt(decoder: Decoder, length: int, seed: int, quantity: str = "prom
 def require_room(decoder: Decoder, plan: GenerationPlan) -> None:
     """Refuse a length for which the buffers have no room, and buffers that the model cannot use.
 
-    Raises:
-        UnusableValueError: the error names the length of the buffer, or a cache without a valid length.
+    The UnusableValueError names the length of the buffer, or a cache without a valid length.
     """
     require_measured(decoder, plan.room)
     require_length(decoder, max(answer.length for answer in plan.answers), "tokens", plan.room)
@@ -107,8 +105,7 @@ def require_room(decoder: Decoder, plan: GenerationPlan) -> None:
 def require_measured(decoder: Decoder, room: int | None) -> None:
     """Refuse buffers for caches of which no operator reads the valid length, and a batch without sequences.
 
-    Raises:
-        UnusableValueError: the error names the first such cache.
+    The UnusableValueError names the first such cache.
     """
     if not decoder.sequences:  # the runtime divides by it, and the process ends
         raise UnusableValueError("dim", "a call takes no sequence", "give a batch of at least 1")
@@ -133,8 +130,7 @@ def generate(
 ) -> tuple[list[Token], PipelineError | None]:
     """Return the tokens, and the error that ended the generation early; None: it did not end early.
 
-    Raises:
-        PipelineError: the runtime fails before the first token.
+    A PipelineError says that the runtime fails before the first token.
     """
     calls = Calls(session, decoder, runtime_values(decoder, seed), path, plan.room)
     tokens: list[Token] = []

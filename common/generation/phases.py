@@ -45,8 +45,7 @@ def bound_point(decoder: Decoder, sizes: Mapping[str, int]) -> PhasePoint | None
     One token after others is decode. Everything else is a prompt or a part of a prompt. If a buffer is longer than its
     valid part, the length of the valid part gives the tokens in the past.
 
-    Raises:
-        UnusableValueError: a past is longer than the window of its cache.
+    An UnusableValueError says that a past is longer than the window of its cache.
     """
     if any(name not in sizes for name in decoder.call_dimensions):
         return None

@@ -83,11 +83,7 @@ class Resident:
 
     @cached_property
     def _macs(self) -> tuple[Count, Count]:
-        """MACs of all but the head, and of the head.
-
-        Raises:
-            UnusableValueError: those of a node depend on data.
-        """
+        """MACs of all but the head, and of the head; UnusableValueError: those of a node depend on data."""
         names = ((count, count.node.name) for count in self.counts)
         sums = _sums((self.parts[name] == HEAD, _known(count.figure("macs"), name)) for count, name in names)
         return sums.get(False, 0), sums.get(True, 0)

@@ -13,7 +13,8 @@ import onnx
 from common.messages.errors import PipelineError, UnusableValueError
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import FloatModel, float_model
-from common.precision.conversion.schemes import ON_ENGINE, SCHEMES, Outputs, Scheme, converted
+from common.precision.conversion.quiet_runs import quiet_tool
+from common.precision.conversion.schemes import ON_ENGINE, SCHEMES, Outputs, Scheme
 from common.precision.judgement.evaluation import OutputJudgement, Reference, judged, outputs_of, reference
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array
@@ -26,8 +27,7 @@ BEYOND_BUDGET = "not tried: the budget was spent"
 class Study:
     """What the judgements of all formats of a model have in common."""
 
-    model: FloatModel
-    calibration: Calibration
+    calibration: Calibration  # of the model in float
     known: Reference  # the samples that judge, and the outputs in float on them
     choosing: Reference  # the samples that calibrate, likewise; by them the scheme of a format is chosen
     settings: SessionSettings
@@ -36,16 +36,20 @@ class Study:
     not_finite: tuple[str, ...]
     folder: Path  # for temporary files
 
+    @property
+    def model(self) -> FloatModel:
+        return self.calibration.model
+
     def convert_and_judge(self, scheme: Scheme, nodes: Sequence[str], target: Path) -> dict[str, OutputJudgement]:
         """Write the model with some nodes in the format of a scheme, and judge each of its outputs.
 
         The judgement is that of the format: the runtime's integer kernels are not used, since those of some processors
         lose more than the format does.
 
-        Raises:
-            PipelineError: the tool cannot make it, or the runtime does not run it.
+        A PipelineError says that the tool cannot make it, or the runtime does not run it.
         """
-        converted(scheme, self.model, self.calibration, nodes, target)
+        with quiet_tool(f"{scheme.number_format}, {scheme.name}", "cannot be made", target.parent):
+            scheme.make(self.calibration, nodes, target)
         return self.judge_on(self.known, scheme, target)
 
     def judge_kernels(self, target: Path) -> dict[str, OutputJudgement]:
@@ -112,7 +116,7 @@ def studied(
     bad = {*calibration.not_finite()} if model.nodes else set[str]()
     not_finite = tuple(name for name in model.nodes if bad & model.tensors[name])
     nodes = tuple(name for name in model.nodes if name not in not_finite)
-    return Study(model, calibration, known, choosing, settings, nodes, not_finite, folder)
+    return Study(calibration, known, choosing, settings, nodes, not_finite, folder)
 
 
 def scheme_results(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[SchemeResult]:
@@ -157,8 +161,7 @@ def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> S
 
     These are not the samples that judge, so the best of several schemes is not better by chance.
 
-    Raises:
-        UnusableValueError: no scheme for the format works.
+    An UnusableValueError says that no scheme for the format works.
     """
     of_format = [each for each in results if each.scheme.number_format == number_format]
     working = [each for each in of_format if each.outputs]
@@ -181,11 +184,7 @@ def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> S
 
 
 def on_engine(results: Sequence[SchemeResult]) -> SchemeResult:
-    """Return the result for the network as the engine computes it.
-
-    Raises:
-        UnusableValueError: the engine does not compute the network.
-    """
+    """Return the result for the network as the engine computes it; UnusableValueError: the engine does not."""
     (result,) = (each for each in results if each.scheme.name == ON_ENGINE)
     if not result.outputs:
         raise UnusableValueError("for_engine", result.problem)

@@ -14,7 +14,7 @@ from common.precision.conversion.schemes import ON_ENGINE, SCHEMES
 from common.precision.conversion.smoothing import smoothed
 from common.precision.judgement.evaluation import OutputJudgement
 from common.precision.judgement.samples import Samples
-from common.precision.notes import kernel_note
+from common.precision.rows import kernel_note
 from common.precision.study import SchemeResult, layer_judgements, scheme_results, studied
 from common.runtime.provider_matrix import OutputDistance
 from common.runtime.sessions.session import SessionSettings

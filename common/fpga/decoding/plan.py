@@ -10,7 +10,7 @@ from common.fpga.decoding.answer import CARD, CUTS, AnswerDemand, CutAnswer, Hos
 from common.fpga.decoding.law import CallDemand, DecodeLaw, token_cases_us
 from common.fpga.device.board import Board
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj
-from common.fpga.speedup.totals import Card, CardWork
+from common.fpga.speedup.totals import CardWork
 from common.fpga.speedup.verdict import Judgement, judged
 from common.intervals import ThreePoint, combine
 from common.messages.errors import UnusableValueError
@@ -169,7 +169,7 @@ def _token_energy_j(plan: DecodePlan, board: Board, energy: CardEnergy, token_us
     calls = plan.demand.tokens
     macs, read = (sum(getattr(call, name) for call in calls) / len(calls) for name in ("macs", "read_bytes"))
     work = CardWork({ARITHMETIC: round(2 * macs)}, round(read))
-    return combine(lambda uj: uj / 1e6, kernel_energy_uj(work, token_us, Card.of_board(board), energy))
+    return combine(lambda uj: uj / 1e6, kernel_energy_uj(work, token_us, board, energy))
 
 
 def _cases(stem: str, unit: str, cases: ThreePoint | None) -> dict[str, float | None]:

@@ -22,7 +22,7 @@ from common.fpga.kernel_study.kernel_builders import (
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.speedup.energy import kernel_power_w
-from common.fpga.speedup.totals import Card, CardWork
+from common.fpga.speedup.totals import CardWork
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
 from common.messages.names import quoted
@@ -88,7 +88,7 @@ def estimate_kernel(request: KernelRequest, board: Board, models: Models) -> dic
         "bound": estimate.bound,
         "resources": {name: _rounded(getattr(engine.resources, name)) for name in RESOURCE_NAMES},
         **_design_cases(engine),
-        **_cases("power_{}_w", kernel_power_w(work, estimate.time_us, Card.of_board(board), models.energy)),
+        **_cases("power_{}_w", kernel_power_w(work, estimate.time_us, board, models.energy)),
         "flops": estimate.flops,
         "bytes": estimate.moved_bytes,
         "attained_flop_per_s": _rounded(estimate.flops / seconds),

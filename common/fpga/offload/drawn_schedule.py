@@ -7,14 +7,13 @@ and after the job before it on its resource. So the finish is a longest path, he
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from common.fpga.offload.jobs import Job, links
+from common.fpga.offload.jobs import Job, links, released
 from common.intervals import ThreePoint
 
 Values = npt.NDArray[np.float64]
@@ -52,7 +51,7 @@ def drawn_schedule(cases: Sequence[Sequence[Job]], starts: Sequence[float], time
     free_us: dict[str, Values] = {}
     busy_us: dict[str, Values] = {}
     finish_us: Values = np.zeros(1)
-    for index in _sequence(jobs, starts):
+    for index in released(*links(jobs, []), starts):  # by start in the likely case
         job, (pessimistic, likely, optimistic) = jobs[index], (case[index] for case in cases)
         start = free_us.get(job.resource, np.zeros(1))
         lags = zip(pessimistic.after, likely.after, optimistic.after, strict=True)
@@ -65,22 +64,6 @@ def drawn_schedule(cases: Sequence[Sequence[Job]], starts: Sequence[float], time
         tail_us = _drawn(times.conversion, [each.tail_us for each in (pessimistic, likely, optimistic)])
         finish_us = np.maximum(finish_us, ends[index] + tail_us)
     return DrawnSchedule(finish_us, busy_us)
-
-
-def _sequence(jobs: Sequence[Job], starts: Sequence[float]) -> list[int]:
-    """Return the jobs by start in the likely case, each after all that it waits for."""
-    waits, followers = links(jobs, [])
-    queue = [(starts[index], index) for index, count in enumerate(waits) if not count]
-    heapq.heapify(queue)
-    sequence = []
-    while queue:
-        _, index = heapq.heappop(queue)
-        sequence.append(index)
-        for follower, _ in followers[index]:
-            waits[follower] -= 1
-            if not waits[follower]:
-                heapq.heappush(queue, (starts[follower], follower))
-    return sequence
 
 
 def _length(job: Job, cases: Sequence[Job], times: JobTimes) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -48,22 +48,32 @@ def into_pauses(jobs: Sequence[Job]) -> list[float]:
     paths_us = _paths_to_end(jobs, waits, followers)
     ready_us, starts = [0.0] * len(jobs), [-1.0] * len(jobs)
     busy: dict[str, list[tuple[float, float]]] = {}  # starts and ends on each resource
-    queue = [(-paths_us[index], index) for index in range(len(jobs)) if not waits[index]]
-    heapq.heapify(queue)
-    while queue:
-        _, index = heapq.heappop(queue)
+    for index in released(waits, followers, [-path_us for path_us in paths_us]):
         job = jobs[index]
         taken = busy.setdefault(job.resource, [])
         starts[index] = start = _first_pause(taken, ready_us[index], job.duration_us)
         insort(taken, (start, start + job.duration_us))
         for follower, lag_us in followers[index]:
             ready_us[follower] = max(ready_us[follower], start + job.duration_us + lag_us)
-            waits[follower] -= 1
-            if not waits[follower]:
-                heapq.heappush(queue, (-paths_us[follower], follower))
-    if any(waits):
-        raise ValueError("calls wait for each other")
     return starts
+
+
+def released(
+    waits: Sequence[int], followers: Sequence[Sequence[tuple[int, float]]], rank: Sequence[float]
+) -> Iterator[int]:
+    """Yield the jobs by rank, each after all that it waits for; ValueError: some wait for each other."""
+    left = list(waits)
+    queue = [(rank[index], index) for index, count in enumerate(left) if not count]
+    heapq.heapify(queue)
+    while queue:
+        _, index = heapq.heappop(queue)
+        yield index
+        for follower, _ in followers[index]:
+            left[follower] -= 1
+            if not left[follower]:
+                heapq.heappush(queue, (rank[follower], follower))
+    if any(left):
+        raise ValueError("calls wait for each other")
 
 
 def _first_pause(taken: Sequence[tuple[float, float]], ready_us: float, duration_us: float) -> float:
@@ -80,14 +90,8 @@ def _paths_to_end(
     jobs: Sequence[Job], waits: Sequence[int], followers: Sequence[Sequence[tuple[int, float]]]
 ) -> list[float]:
     """Return the time of the longest path from the start of each job to the end."""
-    left, ready = list(waits), [index for index, count in enumerate(waits) if not count]
-    for index in ready:  # grows to a topological order
-        for follower, _ in followers[index]:
-            left[follower] -= 1
-            if not left[follower]:
-                ready.append(follower)
     paths_us = [job.duration_us + job.tail_us for job in jobs]
-    for index in reversed(ready):
+    for index in reversed([*released(waits, followers, range(len(jobs)))]):  # any order that the jobs allow
         after_us = [jobs[index].duration_us + lag_us + paths_us[follower] for follower, lag_us in followers[index]]
         paths_us[index] = max([paths_us[index], *after_us])
     return paths_us

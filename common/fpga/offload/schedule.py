@@ -87,11 +87,7 @@ class Schedule:
 
 
 def evaluate(problem: Problem, assignment: Assignment, case: Case = "likely") -> Schedule:
-    """Schedule an assignment in one case.
-
-    Raises:
-        ValueError: two calls compute one item, or calls wait for each other.
-    """
+    """Schedule an assignment in one case; ValueError: two calls compute one item, or calls wait for each other."""
     return Scheduler(problem, case).run(assignment)
 
 

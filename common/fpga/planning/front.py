@@ -19,12 +19,12 @@ from common.fpga.offload.problem import CASES, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_cost
 from common.fpga.offload.search.plan_search import Status, optimize
-from common.fpga.planning.plan import Plan, formulation_of, in_case, is_judged
+from common.fpga.planning.plan import Plan, formulation_of, in_case
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
-from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
+from common.fpga.speedup.totals import CardWork, HostRun, added, case_totals
 from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint, combine
 from common.table_rows import OffloadFrontRow
@@ -35,13 +35,12 @@ Operation = Literal["one by one", "streaming"]  # the next batch starts at the l
 LIKELY = CASES.index("likely")
 
 
-def front_rows(
-    workload: Workload, request: Request, models: Models, plan: Plan, most_batch: int
-) -> list[OffloadFrontRow]:
+def front_rows(plan: Plan, models: Models, most_batch: int) -> list[OffloadFrontRow]:
     """Return a row for each plan of the front, with the batch doubled up to the largest.
 
     ``plan`` is the one with the earliest finish of a single inference.
     """
+    workload, request = plan.workload, plan.request
     single = _Batch(1, plan.formulation, plan.problem, workload, request, models)
     rows = list(_plans(single, plan.solution.assignment, plan.solution.status))
     for count in batch_sizes(most_batch):
@@ -51,7 +50,7 @@ def front_rows(
         batch = _Batch(count, formulation, problem, workload, request, models)
         solution = optimize(batch.likely, request.effort, request.watch)
         rows += _plans(batch, solution.assignment, solution.status)
-    return [{**row, "is_on_front": not _is_beaten(row, rows)} for row in rows]
+    return [{**row, "is_on_front": not _is_beaten(row, rows), "is_judged": plan.is_judged} for row in rows]
 
 
 def _times(count: int, estimate: ThreePoint) -> ThreePoint:
@@ -95,11 +94,11 @@ class _Batch:
     @property
     def stream_energy(self) -> StreamEnergy | None:
         """Return what each choice costs in energy; None where the host's energy is unknown."""
-        workload, card, coefficients = self.workload, Card.of_board(self.request.board), self.models.energy
+        workload, card, coefficients = self.workload, self.request.board, self.models.energy
         items_uj, static_w = _item_energies(workload), workload.host.static_power_w
         if items_uj is None or static_w is None:
             return None
-        link_uj = coefficients.link(card.link_kind).likely / 1e6
+        link_uj = coefficients.link(card.link.kind).likely / 1e6
         return StreamEnergy(
             [self.count * uj for uj in items_uj],
             [kernel_dynamic_uj(self.work([o]), card, coefficients).likely for o in range(len(self.problem.options))],
@@ -143,7 +142,7 @@ def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[Offlo
 def _front_row(
     batch: _Batch, assignment: Assignment, status: Status, objective: Objective, operation: Operation
 ) -> OffloadFrontRow:
-    """Return the row of a plan that is operated in one way; whether it is on the front is not known yet.
+    """Return the row of a plan that is operated in one way; whether it is on the front and judged is not known yet.
 
     At the given rate so many inferences are under way at once, at the least (Little's law).
     """
@@ -171,8 +170,8 @@ def _front_row(
         "inference_energy_optimistic_uj": energy_uj[2],
         "engines": list(totals.engine_us),
         "batch_call_count": totals.call_count,
-        "is_on_front": False,
-        "is_judged": is_judged(batch.workload, batch.request),
+        "is_on_front": False,  # it and the next one are of all rows together
+        "is_judged": False,
     }
 
 
@@ -185,7 +184,7 @@ def _energy_uj(
     host = batch.host(options, ThreePoint(*(schedule.totals.offloaded_host_us for schedule in schedules)))
     pairs = zip(schedules, every_us, strict=True)
     totals = [replace(case_totals(schedule), finish_us=us) for schedule, us in pairs]
-    card, work = Card.of_board(batch.request.board), batch.work(options, transferred)
+    card, work = batch.request.board, batch.work(options, transferred)
     energy = energy_rows(host, totals, work, card, batch.models.energy)
     row = next(row for row in energy if row["term"] == "new_total")
     cases = row["pessimistic"], row["likely"], row["optimistic"]

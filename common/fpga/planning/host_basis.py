@@ -59,8 +59,7 @@ class HostScale:
 def host_scale(factor: ThreePoint | None, source: str | None, *, has_tables: bool) -> HostScale | None:
     """Return the factor on the host's times if one is given.
 
-    Raises:
-        UnusableValueError: it has no source, or the host has tables of its own, which have the times.
+    An UnusableValueError says that it has no source, or the host has tables of its own, which have the times.
     """
     if factor is None:
         return None
@@ -81,8 +80,7 @@ def host_basis(processor: str, scale: HostScale | None, *, may_be_of_board: bool
 def read_host_scale(text: str) -> ThreePoint:
     """Return the factor of ``8``, ``6..10`` or ``6..8..10``; the likely one of two ends is their geometric mean.
 
-    Raises:
-        UnusableValueError: the text is no such factor.
+    An UnusableValueError says that the text is no such factor.
     """
     try:
         values = [float(part) for part in text.split("..")]

@@ -18,7 +18,7 @@ from common.fpga.planning.problem_builder import Formulation, formulate, launch_
 from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import latency_rows, throughput_rows
 from common.fpga.speedup.energy import CardEnergy, energy_rows
-from common.fpga.speedup.totals import Card, CardWork, HostRun, added, case_totals
+from common.fpga.speedup.totals import CardWork, HostRun, added, case_totals
 from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import SpeedupRow
@@ -30,11 +30,6 @@ from common.workload.workload import Workload
 
 NO_LAUNCH = ThreePoint.exactly(0.0)
 REGULAR_KINDS = frozenset({"conv", "gemm", "attention"})
-
-
-def is_judged(workload: Workload, request: Request) -> bool:
-    """Return whether the host's times say something about the host of a plan."""
-    return not workload.host.doubts and not request.host.mismatch(request.board)
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,8 @@ class Plan:
 
     @property
     def is_judged(self) -> bool:
-        return is_judged(self.workload, self.request)
+        """Whether the host's times say something about the host of the plan."""
+        return not self.workload.host.doubts and not self.request.host.mismatch(self.request.board)
 
     @cached_property
     def rule_us(self) -> float:
@@ -99,7 +95,7 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
             for the number format.
     """
     formulation = formulation_of(workload, request, models)
-    problem, given, card = formulation.problem, request.given_speedups, Card.of_board(request.board)
+    problem, given, card = formulation.problem, request.given_speedups, request.board
     solution = optimize(problem, request.effort, request.watch)
     named = name_kernels(problem, solution.assignment)
     timed = with_given_speedups(problem, named, given)
@@ -155,8 +151,7 @@ def relaunched(plan: Plan, request: Request) -> Plan:
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
     """Return the terms of latency, energy and throughput, one per row.
 
-    Raises:
-        PipelineError: the energy per byte of the card's memory or link is unknown.
+    A PipelineError says that the energy per byte of the card's memory or link is unknown.
     """
     workload, request, assignment = plan.workload, plan.request, plan.solution.assignment
     free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
@@ -164,7 +159,7 @@ def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
         case_totals(schedule, evaluate(in_case(free, workload, case), assignment, case).finish_us)
         for case, schedule in zip(CASES, plan.schedules, strict=True)
     ]
-    host, work, card = host_run(plan), card_work(plan), Card.of_board(request.board)
+    host, work, card = host_run(plan), card_work(plan), request.board
     rows = latency_rows(host, totals, work, card)
     rows += energy_rows(host, totals, work, card, energy)
     rows += throughput_rows(host, totals)

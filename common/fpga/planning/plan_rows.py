@@ -24,8 +24,6 @@ from common.workload.workload import Workload
 # Usual abbreviations, because the printed table has 80 columns.
 SHORT = {"BatchNormalization": "BN", "Softmax": "softmax", "Transpose": "transpose"}
 SHORT |= {"QuantizeLinear": "Q", "DequantizeLinear": "DQ"}
-Cases = tuple[float | None, float | None, float | None]
-UNKNOWN: Cases = (None, None, None)
 SAME = 1e-6  # relative: two times that differ by less are one
 
 
@@ -93,8 +91,8 @@ def _kernel_time(cycles: ThreePoint | None, time_us: ThreePoint | None) -> _Kern
     }
 
 
-def _cases(estimate: ThreePoint | None) -> Cases:
-    return UNKNOWN if estimate is None else estimate.cases
+def _cases(estimate: ThreePoint | None) -> Sequence[float | None]:
+    return (None, None, None) if estimate is None else estimate.cases
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from common.fpga.device.board import Board
 from common.fpga.kernels.estimate import Bound, Engine, KernelEstimate
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
-from common.fpga.speedup.totals import Card, CardWork
+from common.fpga.speedup.totals import CardWork
 from common.intervals import ThreePoint, summed
 from common.messages.errors import UnusableValueError
 
@@ -53,11 +54,7 @@ def _host_us(problem: Problem, option: int) -> float:
 
 
 def with_given_speedups(problem: Problem, named: NamedCalls, given: Mapping[str, float]) -> Problem:
-    """Return the problem with the times that follow from given kernel speedups.
-
-    Raises:
-        UnusableValueError: a speedup is given for a kernel that the plan does not have.
-    """
+    """Return the problem with the times of given kernel speedups; UnusableValueError: the plan lacks such a kernel."""
     if unknown := sorted(set(given) - set(named)):
         known = ", ".join(named) or "none"
         raise UnusableValueError("kernel_speedup", f"{unknown[0]} is no kernel of this plan", f"its kernels: {known}")
@@ -75,7 +72,7 @@ def planned_kernels(
     assignment: Assignment,
     named: NamedCalls,
     given: Mapping[str, float],
-    card: Card,
+    card: Board,
     energy: CardEnergy,
 ) -> tuple[PlannedKernel, ...]:
     """Return every engine of a plan; ``problem`` has the times in force, ``given`` the speedups by kernel name."""

@@ -112,11 +112,7 @@ class Requests:
 
 
 def read_kernel_speedup(text: str) -> tuple[str, float]:
-    """Return the kernel and the speedup of ``K1=3.2``.
-
-    Raises:
-        UnusableValueError: the text is no such pair.
-    """
+    """Return the kernel and the speedup of ``K1=3.2``; UnusableValueError: the text is no such pair."""
     name, _, value = text.partition("=")
     try:
         speedup = float(value)
@@ -137,11 +133,7 @@ def require_speedup(value: float) -> float:
 
 
 def read_batch(text: str) -> int:
-    """Return the largest batch to plan for.
-
-    Raises:
-        UnusableValueError: the text is no such number.
-    """
+    """Return the largest batch to plan for; UnusableValueError: the text is no such number."""
     try:
         count = int(text)
     except ValueError:
@@ -154,8 +146,7 @@ def read_batch(text: str) -> int:
 def read_assumptions(file: Section) -> dict[str, Any]:
     """Return the default of each setting that the file gives.
 
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    A ConfigurationError says that a key is missing or unknown, or a number is unusable or has no source.
     """
     limits = file.section("thresholds")
     defaults: dict[str, Any] = {name: limits.constant(name, positive=False).likely for name in THRESHOLDS}
@@ -216,8 +207,7 @@ def what_if_request(
     Values that the text does not name stay, with one exception: kernel speedups are given for the kernels of one
     board, number format, clock and way to launch, and do not hold for another.
 
-    Raises:
-        UnusableValueError: a key or a value is unknown.
+    An UnusableValueError says that a key or a value is unknown.
     """
     values = _values(text)
     board = _board(board_of, values["board"]) if "board" in values else request.board

@@ -49,8 +49,7 @@ class WholeModel:
 def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine) -> WholeModel:
     """Time every fused group on the engine, or on the host if the engine has no unit for it.
 
-    Raises:
-        PipelineError: a shape is unknown, or the model has a batch above 1.
+    A PipelineError says that a shape is unknown, or the model has a batch above 1.
     """
     _require_one_image(layers)
     groups = [part for group in fuse(graph) for part in _parts(graph, group, layers, engine)]

@@ -47,20 +47,13 @@ TRIED_FRAMES = 8  # frames of a call by which engines of one room are compared
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Engines that compute whole frames together, each working on another frame.
-
-    Attributes:
-        main: the array, or a vendor's engine.
-        beside: engines for what it does not compute: attention, and rows, pools and elements.
-        in_region: most replicas in one region, by which the memory's rate is divided.
-        maps: memories that keep activations between calls.
-        weights: memories that keep weights.
-    """
+    """Engines that compute whole frames together, each working on another frame."""
 
     main: SystolicArray | OverlayEngine
-    beside: tuple[AttentionEngine | RowwiseEngine, ...]
+    beside: tuple[AttentionEngine | RowwiseEngine, ...]  # for what it does not compute
     room: Resources
-    in_region: int
+    in_region: int  # most replicas in one region, by which the memory's rate is divided
+    # Memories that keep activations between calls, and those that keep weights
     maps: Resources = Resources()  # noqa: RUF009 - frozen
     weights: Resources = Resources()  # noqa: RUF009 - frozen
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict
 
 from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import ReplicaStream, per_s
-from common.intervals import ThreePoint
 from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleRow
 
-Activity = Literal["host", "kernel", "transfer", "conversion"]
 ROUNDS = 3  # calls of each chain that are shown: the second waits for the first, and the third shows the interval
 
 
@@ -79,21 +76,6 @@ def rate_rows(found: BestStreams) -> Iterator[ReplicaRatesRow]:
             }
 
 
-def schedule_rows(found: BestStreams) -> list[ReplicaScheduleRow]:
-    """Return the first calls of the best stream in the likely case, lane by lane."""
-    return [
-        {
-            "interval_index": index,
-            "lane": bar.lane,
-            "activity": bar.activity,
-            "call_frames": f"{bar.first_frame}" + (f" to {bar.last_frame}" if bar.last_frame > bar.first_frame else ""),
-            "interval_start_us": bar.start_us,
-            "interval_finish_us": bar.finish_us,
-        }
-        for index, bar in enumerate(first_calls(found.best))
-    ]
-
-
 def tables(
     found: BestStreams | None, launch_per: LaunchPer, *, is_judged: bool
 ) -> Mapping[str, list[Mapping[str, object]]]:
@@ -103,27 +85,11 @@ def tables(
     return {
         "replica_plans": [*plan_rows(found, launch_per, is_judged=is_judged)],
         "replica_rates": [*rate_rows(found)],
-        "replica_schedule": [*schedule_rows(found)],
+        "replica_schedule": [*schedule_rows(found.best)],
     }
 
 
 # --- the first frames -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FrameBar:
-    """All calls of some frames on the engines of one kind, because a replica's calls follow each other by the µs.
-
-    Its frames begin when they are on the card, or when the stage before is done with them. ``activity`` is what a lane
-    of the offload's schedule does.
-    """
-
-    lane: str
-    activity: Activity
-    first_frame: int
-    last_frame: int
-    start_us: float
-    finish_us: float
 
 
 def units(stream: ReplicaStream) -> list[str]:
@@ -132,43 +98,42 @@ def units(stream: ReplicaStream) -> list[str]:
     return named or [WHOLE_BOARD]
 
 
-def first_calls(stream: ReplicaStream) -> list[FrameBar]:
-    """Return the first frames of a stream on one clock in the likely case: host, link, converters and replicas."""
+def schedule_rows(stream: ReplicaStream) -> list[ReplicaScheduleRow]:
+    """Return the first calls of a stream on one clock in the likely case: host, link, converters and replicas."""
     free: dict[str, float] = {}
-    return [
-        bar
-        for call in range(ROUNDS * stream.chains)
-        for bar in _call(stream, call, free)
-        if bar.finish_us > bar.start_us
-    ]
+    calls = (row for call in range(ROUNDS * stream.chains) for row in _call(stream, call, free))
+    shown = (row for row in calls if row["interval_finish_us"] > row["interval_start_us"])
+    return [{**row, "interval_index": index} for index, row in enumerate(shown)]
 
 
-def _call(stream: ReplicaStream, call: int, free: dict[str, float]) -> Iterator[FrameBar]:
-    first, chain = call * stream.frames + 1, call % stream.chains
-    last, ready = first + stream.frames - 1, 0.0
+def _call(stream: ReplicaStream, call: int, free: dict[str, float]) -> Iterator[ReplicaScheduleRow]:
+    """Yield all calls of some frames on the engines of one kind as one, because they follow each other by the µs.
 
-    def taken(lane: str, activity: Activity, every_us: float, after_us: float) -> FrameBar:
-        start = max(after_us, free.get(lane, 0.0))
-        free[lane] = start + every_us
-        return FrameBar(lane, activity, first, last, start, start + every_us)
-
-    def converted(lane: str, us: ThreePoint, after_us: float) -> FrameBar:
-        return FrameBar(lane, "conversion", first, last, after_us, after_us + us.likely * whole)  # waits for nothing
-
-    whole = stream.frames
+    Frames begin when they are on the card, or when the stage before is done with them. A conversion waits for no other.
+    ``free`` is when each lane is free.
+    """
+    whole, chain, count = stream.frames, call % stream.chains, len(stream.stages)
     shared = {name: us.likely * whole for name, us in stream.busy_us.items()}
-    bar = taken("h2d", "transfer", shared.get("link to the card", 0.0), ready)
-    yield bar
-    bar = converted("convert-in", stream.convert_us[0], bar.finish_us)
-    yield bar
-    count = len(stream.stages)
-    lanes = units(stream)[chain * count : (chain + 1) * count]
-    for lane, work in zip(["all replicas"] if stream.division == "heads" else lanes, stream.works, strict=True):
-        for unit, us in work.busy_us.items():
-            bar = taken(f"{lane} {unit}", "kernel", us.likely, bar.finish_us)
-            yield bar
-    bar = converted("convert-out", stream.convert_us[1], bar.finish_us)
-    yield bar
-    bar = taken("d2h", "transfer", shared.get("link to the host", 0.0), bar.finish_us)
-    yield bar
-    yield taken("host", "host", shared.get("host", 0.0), bar.finish_us)
+    convert_in_us, convert_out_us = (us.likely * whole for us in stream.convert_us)
+    lanes = ["all replicas"] if stream.division == "heads" else units(stream)[chain * count : (chain + 1) * count]
+    works = zip(lanes, stream.works, strict=True)
+    steps = [
+        ("h2d", "transfer", shared.get("link to the card", 0.0)),
+        ("convert-in", "conversion", convert_in_us),
+        *((f"{lane} {unit}", "kernel", us.likely) for lane, work in works for unit, us in work.busy_us.items()),
+        ("convert-out", "conversion", convert_out_us),
+        ("d2h", "transfer", shared.get("link to the host", 0.0)),
+        ("host", "host", shared.get("host", 0.0)),
+    ]
+    first, ready_us = call * whole + 1, 0.0
+    for lane, activity, every_us in steps:
+        start_us = ready_us if activity == "conversion" else max(ready_us, free.get(lane, 0.0))
+        ready_us = free[lane] = start_us + every_us
+        yield {
+            "interval_index": 0,  # not known yet
+            "lane": lane,
+            "activity": activity,
+            "call_frames": f"{first}" + (f" to {first + whole - 1}" if whole > 1 else ""),
+            "interval_start_us": start_us,
+            "interval_finish_us": ready_us,
+        }

@@ -43,7 +43,7 @@ from common.fpga.replicas.residence import (
     with_kept,
 )
 from common.fpga.speedup.energy import kernel_dynamic_uj
-from common.fpga.speedup.totals import BUFFER_ACCESSES, Card, CardWork
+from common.fpga.speedup.totals import BUFFER_ACCESSES, CardWork
 from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.workload.tasks import NOTHING_KEPT, KeptBytes, Task, batched
 
@@ -299,10 +299,10 @@ def stream(
 
 def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> ThreePoint:
     """Return the least time of a frame at the card's limit of power: a card above it slows its clock."""
-    card = Card.of_board(timing.board)
+    board = timing.board
     totals = zip(*((work.flops, work.moved_bytes, work.kept_bytes) for work in works), strict=True)
     flops, moved, kept = (round(sum(amounts) / frames) for amounts in totals)
     buffered = BUFFER_ACCESSES * (moved + kept) + kept  # what is kept passes the operand buffers as well
     work = CardWork({timing.precision: flops}, moved, on_chip_bytes=buffered)
-    dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
-    return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, card.static_w)
+    dynamic = kernel_dynamic_uj(work, board, timing.models.energy)
+    return combine(lambda uj, static_w: uj / max(board.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, board.static_w)

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from common.fpga.speedup.totals import HOST, NOT_ENGINES, TO_CARD, TO_HOST, Card, CardWork, CaseTotals, HostRun
+from common.fpga.device.board import Board
+from common.fpga.speedup.totals import HOST, NOT_ENGINES, TO_CARD, TO_HOST, CardWork, CaseTotals, HostRun
 from common.table_rows import SpeedupRow
 
 
@@ -129,7 +130,7 @@ def _derived(terms: AmdahlTerms, total: float, case: int) -> tuple[float | None,
     return total, fraction, moved / kernel if kernel > 0 else None, new, total / new, break_even
 
 
-def latency_rows(host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Card) -> list[SpeedupRow]:
+def latency_rows(host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Board) -> list[SpeedupRow]:
     """Return the rows of the latency: rest + kernels + transfer + conversion + launch - overlap = finish."""
     terms = AmdahlTerms(
         total=host.latency_us.cases,
@@ -142,7 +143,7 @@ def latency_rows(host: HostRun, totals: Sequence[CaseTotals], work: CardWork, ca
         },
         hidden={"overlap": [case.overlap_us(us) for case, us in zip(totals, host.rest_us.cases, strict=True)]},
     )
-    load_us = [1e6 * work.weight_bytes / rate for rate in card.link_bytes_per_s.cases]
+    load_us = [1e6 * work.weight_bytes / rate for rate in card.link.bytes_per_s.cases]
     return [*amdahl_rows("latency", "us", terms), *_break_even_rows(host, totals, load_us)]
 
 

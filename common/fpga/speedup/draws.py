@@ -33,14 +33,11 @@ def quantiles() -> Values:
 
 
 class Draws:
-    """Draws of each term by its name. A high draw is good for the plan.
-
-    Attributes:
-        ranks: of each term, the rank of every draw among all draws of that term.
-    """
+    """Draws of each term by its name. A high draw is good for the plan."""
 
     def __init__(self, terms: Iterable[str]) -> None:
         generator = np.random.default_rng(SEED)
+        # Of each term, the rank of every draw among all draws of that term
         self.ranks: Mapping[str, npt.NDArray[np.int64]] = {term: generator.permutation(DRAWS) for term in terms}
         self._sides = {term: _sides(quantiles()[ranks]) for term, ranks in self.ranks.items()}
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.files.configuration import Section
+from common.fpga.device.board import Board
 from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
-from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun
+from common.fpga.speedup.totals import CardWork, CaseTotals, HostRun
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.messages.errors import PipelineError
@@ -24,7 +25,7 @@ ADDED_PARTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 
 
 def energy_rows(
-    host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Card, coefficients: CardEnergy
+    host: HostRun, totals: Sequence[CaseTotals], work: CardWork, card: Board, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
     """Return the rows of the energy: host busy + host idle + card static + card dynamic + link = new total.
 
@@ -40,7 +41,7 @@ def energy_rows(
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
     if any(case.kernel_us > 0 for case in totals):  # without a kernel, the machine needs no card
         added = card_static_uj(totals, card)
-        link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
+        link_uj = _uj(work.link_bytes, coefficients.link(card.link.kind)).cases
         added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
         of_host = zip(waiting_w.cases, host.rest_us.cases, strict=True)
         waits = zip(totals, of_host, strict=True)
@@ -48,7 +49,7 @@ def energy_rows(
     return amdahl_rows("energy", "uj", AmdahlTerms(host.energy_uj.cases, moved_uj.cases, kernels, added, hidden={}))
 
 
-def card_static_uj(totals: Sequence[CaseTotals], card: Card) -> dict[str, Sequence[float]]:
+def card_static_uj(totals: Sequence[CaseTotals], card: Board) -> dict[str, Sequence[float]]:
     """Divide the card's static energy of one inference over its activities; no time counts twice."""
     parts_uj: dict[str, list[float]] = {name: [] for name in ADDED_PARTS if name != "host_idle"}
     for watts, case in zip(card.static_w.cases, totals, strict=True):
@@ -61,15 +62,14 @@ def card_static_uj(totals: Sequence[CaseTotals], card: Card) -> dict[str, Sequen
     return dict(parts_uj)
 
 
-def dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> Mapping[str, ThreePoint]:
+def dynamic_uj(work: CardWork, card: Board, coefficients: CardEnergy) -> Mapping[str, ThreePoint]:
     """Return the dynamic energy of the work on the card, by cause.
 
-    Raises:
-        PipelineError: the energy per byte of the card's memory is unknown.
+    A PipelineError says that the energy per byte of the card's memory is unknown.
     """
     costs = (
         summed(_uj(count, coefficients.compute_pj_per_flop[name]) for name, count in work.flops.items()),
-        _uj(work.memory_bytes, coefficients.memory(card.memory_kind)),
+        _uj(work.memory_bytes, coefficients.memory(card.memory.kind)),
         _uj(work.buffered_bytes, coefficients.memory_pj_per_byte["on_chip"]),
     )
     return dict(zip(KERNEL_PARTS, costs, strict=True))
@@ -79,17 +79,17 @@ def _uj(count: float, pj_each: ThreePoint) -> ThreePoint:
     return combine(lambda pj: count * pj / PJ_PER_UJ, pj_each)
 
 
-def kernel_dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> ThreePoint:
+def kernel_dynamic_uj(work: CardWork, card: Board, coefficients: CardEnergy) -> ThreePoint:
     return summed(dynamic_uj(work, card, coefficients).values())
 
 
-def kernel_energy_uj(work: CardWork, time_us: ThreePoint, card: Card, coefficients: CardEnergy) -> ThreePoint:
+def kernel_energy_uj(work: CardWork, time_us: ThreePoint, card: Board, coefficients: CardEnergy) -> ThreePoint:
     """Return the card's energy while one kernel works: static power × time + the kernel's dynamic energy."""
     dynamic = kernel_dynamic_uj(work, card, coefficients)
     return combine(lambda w, us, uj: w * us + uj, card.static_w, time_us, dynamic)
 
 
-def kernel_power_w(work: CardWork, time_us: ThreePoint, card: Card, coefficients: CardEnergy) -> ThreePoint:
+def kernel_power_w(work: CardWork, time_us: ThreePoint, card: Board, coefficients: CardEnergy) -> ThreePoint:
     """Return the power of the card while one kernel works, at most the card's limit; pessimistic is the highest.
 
     The highest power is the highest energy in the shortest time, the lowest the lowest energy in the longest time.
@@ -116,8 +116,7 @@ class CardEnergy:
 
         HyperRAM counts as DDR, with which it has two transfers per cycle in common: no figure of its own is known.
 
-        Raises:
-            PipelineError: the kind is neither HBM, DDR, HyperRAM nor SDRAM.
+        A PipelineError says that the kind is neither HBM, DDR, HyperRAM nor SDRAM.
         """
         known = MEMORIES[:-1]
         named = "ddr" if kind == "hyperram" else kind.lower()
@@ -128,11 +127,7 @@ class CardEnergy:
         return self.memory_pj_per_byte[family]
 
     def link(self, kind: str) -> ThreePoint:
-        """Return the energy per byte of the link between host and card.
-
-        Raises:
-            PipelineError: the link is unknown.
-        """
+        """Return the energy per byte of the link between host and card; PipelineError: the link is unknown."""
         if kind not in self.link_pj_per_byte:
             text = f"known: {', '.join(LINKS)}"
             raise PipelineError("host_link.kind", f"no energy per byte is known for {quoted(kind)}", text)
@@ -142,8 +137,7 @@ class CardEnergy:
 def read_card_energy(file: Section) -> CardEnergy:
     """Read configs/card_energy.yaml.
 
-    Raises:
-        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    A ConfigurationError says that a key is missing or unknown, or a number is unusable or has no source.
     """
     known = (("compute_pj_per_flop", PRECISION_BITS), ("memory_pj_per_byte", MEMORIES), ("link_pj_per_byte", LINKS))
     parts = []

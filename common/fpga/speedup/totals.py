@@ -1,11 +1,10 @@
-"""Inputs of the speedup: one run on the host, one inference under the plan, and the card."""
+"""Inputs of the speedup: one run on the host, one inference under the plan, and its work on the card."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.fpga.device.board import Board
 from common.fpga.offload.schedule import Schedule
 from common.intervals import ThreePoint, combine
 
@@ -105,21 +104,6 @@ def added(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
     for name, number in counts:
         sums[name] = sums.get(name, 0) + number
     return sums
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """Power, memory and link of a board."""
-
-    static_w: ThreePoint  # power with the shell loaded and no kernel running
-    limit_w: float
-    memory_kind: str  # as the board names it, such as ``hbm`` or ``ddr4``
-    link_kind: str  # ``pcie`` or ``shared_memory``
-    link_bytes_per_s: ThreePoint  # one direction, as measured
-
-    @classmethod
-    def of_board(cls, board: Board) -> Card:
-        return cls(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)
 
 
 def case_totals(schedule: Schedule, finish_without_launch_us: float | None = None) -> CaseTotals:

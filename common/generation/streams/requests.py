@@ -27,8 +27,7 @@ def stream_requests(intended_ns: Sequence[int], prompts: Sequence[int], outputs:
 def scheduled_requests(demand: Demand, prompts: str, outputs: str) -> list[StreamRequest]:
     """Return requests that come by a schedule; ``prompts`` and ``outputs`` say how long each is, in tokens.
 
-    Raises:
-        UnusableValueError: no request comes, or a text says no lengths.
+    An UnusableValueError says that no request comes, or a text says no lengths.
     """
     schedule = demand.schedule()
     times = [] if schedule is None else schedule.intended_ns.tolist()
@@ -40,11 +39,7 @@ def scheduled_requests(demand: Demand, prompts: str, outputs: str) -> list[Strea
 
 
 def token_counts(quantity: str, text: str, count: int, seed: int) -> list[int]:
-    """Return lengths of so many requests in tokens: all the same, or drawn from a distribution.
-
-    Raises:
-        UnusableValueError: the text says no length.
-    """
+    """Return so many lengths in tokens: all the same, or drawn; UnusableValueError: the text says no length."""
     if text.isascii() and text.isdigit() and text.strip("0"):
         digits = text.lstrip("0")
         if len(digits) > len(str(LONGEST)) or int(digits) > LONGEST:

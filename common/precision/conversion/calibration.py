@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,14 +56,13 @@ class Calibration:
             extra_options={"symmetric": False},
         )
         for feeds in self.feeds:  # one run at a time: it keeps all activations of the runs that it gets together
-            calibrator.collect_data(_Reader(feeds))
+            calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter([feeds]), None)))
         save_tensors_data(calibrator.compute_data(), path)
 
     def smoothed(self) -> Calibration:
         """Return the calibration of the model with smoothed linear layers, which is made once.
 
-        Raises:
-            PipelineError: the model with outputs for all activations does not run.
+        A PipelineError says that the model with outputs for all activations does not run.
         """
         folder = self.folder / "smoothed"
         path = folder / "float.onnx"
@@ -72,11 +73,7 @@ class Calibration:
             return replace(self, model=smoothed(self.model, self.feeds, path), folder=folder)
 
     def not_finite(self) -> list[str]:
-        """Return the tensors that hold an infinite or undefined value (NaN) in a sample.
-
-        Raises:
-            PipelineError: the calibrator fails.
-        """
+        """Return the tensors with an infinite value or NaN in a sample; PipelineError: the calibrator fails."""
         limits: dict[str, Any] = json.loads(self.ranges("MinMax").read_text(encoding="utf-8"))["data"]
         return [name for name, each in limits.items() if not np.isfinite([_number(each[end]) for end in ENDS]).all()]
 
@@ -84,13 +81,3 @@ class Calibration:
 def _number(entry: Any) -> float:
     """Return a number of the file, in which an array of one element is a list."""
     return float(np.ravel(entry["data"] if isinstance(entry, dict) else entry)[0])
-
-
-class _Reader:
-    """One run, as a calibrator takes it."""
-
-    def __init__(self, feeds: Feeds) -> None:
-        self._feeds: Iterator[Feeds] = iter([feeds])
-
-    def get_next(self) -> Feeds | None:
-        return next(self._feeds, None)

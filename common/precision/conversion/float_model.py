@@ -53,8 +53,7 @@ class FloatModel:
 def float_model(path: Path, folder: Path) -> FloatModel:
     """Prepare a model in a folder, as the quantizer of the runtime requires (its documentation, "Pre-processing").
 
-    Raises:
-        PipelineError: the model is too large, or the runtime refuses it.
+    A PipelineError says that the model is too large, or the runtime refuses it.
     """
     prepared = folder / PREPARED
     try:

@@ -26,7 +26,6 @@ from onnx import TensorProto, helper
 
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel, write_single
-from common.precision.conversion.quiet_runs import quiet_tool
 from common.precision.conversion.smoothing import has_linear_layers
 from common.precision.judgement.evaluation import engine_outputs, outputs_of
 from common.precision.judgement.samples import Samples
@@ -45,8 +44,8 @@ class Scheme:
 
     number_format: str  # as plans name it
     name: str  # what distinguishes it from other schemes for the same format
-    # Takes a prepared model, its calibration, the nodes to convert and the target, and writes the model
-    make: Callable[[FloatModel, Calibration, Sequence[str], Path], None]
+    # Takes the calibration of a prepared model, the nodes to convert and the target, and writes the model
+    make: Callable[[Calibration, Sequence[str], Path], None]
     activations: bool = True  # whether activations have the format, too, so that a board could compute in it
     # Whether the tool converts every given node; if not, it converts only those that it knows
     converts_all: bool = False
@@ -56,23 +55,9 @@ class Scheme:
     outputs_of: Outputs = outputs_of
 
 
-def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
-    """Write a model in the format of a scheme.
-
-    Args:
-        nodes: those that are converted; other contractions stay in float.
-
-    Raises:
-        PipelineError: the tool fails, with its own reason.
-    """
-    with quiet_tool(f"{scheme.number_format}, {scheme.name}", "cannot be made", target.parent):
-        scheme.make(model, calibration, nodes, target)
-
-
 def _static(
     element_type: str,
     method: Method,
-    model: FloatModel,
     calibration: Calibration,
     nodes: Sequence[str],
     target: Path,
@@ -82,7 +67,7 @@ def _static(
     from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
     quantize_static(
-        model.path,
+        calibration.model.path,
         target,
         op_types_to_quantize=[*QUANTIZED],
         nodes_to_quantize=[*nodes],
@@ -95,11 +80,11 @@ def _static(
     )
 
 
-def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target: Path) -> None:
+def _whole(calibration: Calibration, _: Sequence[str], target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
     single = target.with_suffix(".single.onnx")  # as the engine takes it: one sample after the other
-    write_single(model, single)
+    write_single(calibration.model, single)
     quantize_static(
         single,
         target,
@@ -110,30 +95,29 @@ def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target
     )
 
 
-def _smoothed(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
-    smooth = calibration.smoothed()
-    _static("QInt8", "MinMax", smooth.model, smooth, nodes, target)
+def _smoothed(calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+    _static("QInt8", "MinMax", calibration.smoothed(), nodes, target)
 
 
-def _blocks(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+def _blocks(calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
+    model = calibration.model
     others = [name for name in model.nodes if name not in nodes]
     quantizer = MatMulNBitsQuantizer(model.proto(), block_size=BLOCK, nodes_to_exclude=others)
     quantizer.process()
     onnx.save(quantizer.model.model, target)
 
 
-def _half(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+def _half(calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
+    model = calibration.model
     others = [name for name in model.nodes if name not in nodes]
     onnx.save(convert_float_to_float16(model.proto(), keep_io_types=True, node_block_list=others), target)
 
 
-def _operands(
-    element_type: int, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path
-) -> None:
+def _operands(element_type: int, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
     """Round the operands of some nodes, including weights and biases.
 
     Products and their sums stay in float32, as in engines with a wide accumulator.
@@ -142,7 +126,7 @@ def _operands(
         element_type: of ``TensorProto``, such as BFLOAT16. The runtime rounds to the nearest, ties to even.
         nodes: names; their operands are floats, or absent.
     """
-    proto, chosen, rounded = model.proto(), {*nodes}, dict[str, str]()
+    proto, chosen, rounded = calibration.model.proto(), {*nodes}, dict[str, str]()
     placed: list[onnx.NodeProto] = []
     for node in [*proto.graph.node]:
         for place, name in enumerate(node.input if node.name in chosen else ()):

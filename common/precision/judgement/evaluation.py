@@ -62,8 +62,7 @@ class Reference:
 def outputs_of(model: Path, samples: Samples, settings: SessionSettings, named: Path | None = None) -> dict[str, Array]:
     """Run a model on all samples, and return its float outputs; errors of runs name ``named``.
 
-    Raises:
-        PipelineError: the runtime refuses it, or a run fails.
+    A PipelineError says that the runtime refuses it, or a run fails.
     """
     session = create_session(model, settings)
     runs = StoppableRuns(session, named or model)
@@ -144,8 +143,7 @@ def _require_finite(named: Path, samples: Samples, outputs: Mapping[str, Array])
 def _require_classes(labels: Array, scores: str | None, outputs: Mapping[str, Array]) -> None:
     """Refuse labels without scores of their shape, and those that are no class: no format could be right about them.
 
-    Raises:
-        UnusableValueError: naming the first one.
+    The UnusableValueError names the first one.
     """
     shape = outputs[scores].shape if scores is not None else ()
     if scores is None or labels.shape != shape[:-1]:

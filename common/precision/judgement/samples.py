@@ -214,11 +214,7 @@ def _part(tensor: Tensor, array: Array, first: int) -> Array:
 
 
 def _sample_count(tensor: Tensor, array: Array) -> int:
-    """Return how many samples an array holds for an input; they must be whole runs.
-
-    Raises:
-        UnusableValueError: its shape or its type does not fit.
-    """
+    """Return how many samples, in whole runs, an array holds; UnusableValueError: its shape or type does not fit."""
     wanted = list(array.shape if tensor.shape is None else tensor.shape or array.shape[:1])
     if not wanted or array.ndim != len(wanted) or list(array.shape[1:]) != wanted[1:]:
         problem = f"{shown(tensor.name)} has shape {list(array.shape)}, the model takes {['samples', *wanted[1:]]}"

@@ -73,8 +73,8 @@ def plan(workload, models):
 
 
 @pytest.fixture(scope="module")
-def front(workload, models, plan):
-    rows = front_rows(workload, request_for(), models, plan, 6)
+def front(models, plan):
+    rows = front_rows(plan, models, 6)
     return {(row["objective"], row["operation"], row["inference_count"]): row for row in rows}
 
 
@@ -123,7 +123,7 @@ def test_a_search_that_ends_early_takes_what_the_other_one_found(workload, model
         return best_stream(problem, known, effort, energy, watch)
 
     monkeypatch.setattr("common.fpga.planning.front.best_stream", idle)
-    rows = front_rows(workload, request_for(), models, plan, 1)
+    rows = front_rows(plan, models, 1)
     streams = {row["objective"]: row for row in rows if row["operation"] == "streaming"}
     assert streams["throughput"]["likely_inferences_per_s"] == streams["energy"]["likely_inferences_per_s"]
     assert streams["throughput"]["batch_call_count"] > 0
@@ -154,6 +154,6 @@ def test_the_front_is_what_no_row_beats(front):
 def test_without_the_hosts_energy_no_plan_is_the_best_for_it(models):
     unknown = replace(EXECUTED, nodes=[(*node[:4], None) for node in EXECUTED.nodes])
     work = workload_of(unknown)
-    rows = front_rows(work, request_for(), models, make_plan(work, request_for(), models), 1)
+    rows = front_rows(make_plan(work, request_for(), models), models, 1)
     assert [row["objective"] for row in rows] == ["latency", "latency", "throughput"]
     assert all(row["inference_energy_likely_uj"] is None for row in rows)

@@ -13,7 +13,7 @@ from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import load_engine
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import replicas_for, shared_ports
-from common.fpga.replicas.rows import first_calls, units
+from common.fpga.replicas.rows import schedule_rows, units
 from common.fpga.replicas.search import CallTimes, balanced, batches, find_streams, has_heads
 from common.fpga.replicas.stream import FrameStage, stream
 from common.intervals import ThreePoint
@@ -103,12 +103,13 @@ def test_the_first_frames_end_when_the_latency_says(u280, models, replicas):
     times = {"host_us": 43, "to_card_us": 29, "convert_in_us": 19, "convert_out_us": 5, "to_host_us": 11}
     frame = replace(FRAME, **{name: ThreePoint.exactly(us) for name, us in times.items()})
     made = stream(timing_of(u280, models), frame, "frames", {"SLR0": 1}, [FrameStage(replicas[0], 0, frame.calls)], 7)
-    bars = [bar for bar in first_calls(made) if bar.first_frame == 1]
-    converted = [(bar.lane, bar.finish_us - bar.start_us) for bar in bars if bar.activity == "conversion"]
+    bars = [bar for bar in schedule_rows(made) if bar["call_frames"] == "1 to 7"]
+    lasting = [(bar["lane"], bar["interval_finish_us"] - bar["interval_start_us"]) for bar in bars]
+    converted = [(lane, us) for lane, us in lasting if lane.startswith("convert")]
     assert [lane for lane, _ in converted] == ["convert-in", "convert-out"]
     assert [us for _, us in converted] == pytest.approx([7 * 19, 7 * 5])
-    assert all(before.finish_us == after.start_us for before, after in pairwise(bars))
-    assert bars[-1].finish_us == pytest.approx(made.latency_us.likely)
+    assert all(before["interval_finish_us"] == after["interval_start_us"] for before, after in pairwise(bars))
+    assert bars[-1]["interval_finish_us"] == pytest.approx(made.latency_us.likely)
 
 
 def test_power_bounds_the_rate_at_the_limit_of_the_card(u280, models, replicas):
@@ -252,16 +253,16 @@ def test_calls_take_batches_that_double():
 @pytest.mark.slow
 def test_the_first_frames_have_one_lane_for_each_replica_and_no_two_at_once(found):
     for each in found.streams:
-        bars = first_calls(each)
+        bars = schedule_rows(each)
         lanes = {}
         for bar in bars:
-            lanes.setdefault(bar.lane, []).append((bar.start_us, bar.finish_us))
+            lanes.setdefault(bar["lane"], []).append((bar["interval_start_us"], bar["interval_finish_us"]))
         for spans in lanes.values():
             spans.sort()
             assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(spans))
         of_arrays = {lane.removesuffix(" arrays") for lane in lanes if lane.endswith(" arrays")}
         assert of_arrays == set(units(each)[: each.chains * len(each.stages)])
-        starts = {bar.first_frame for bar in bars}
+        starts = {int(bar["call_frames"].split()[0]) for bar in bars}
         assert starts == {1 + each.frames * call for call in range(3 * each.chains)}
 
 

@@ -10,14 +10,14 @@ from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
 from common.fpga.device.board_files import load_board
 from common.fpga.speedup.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w, read_card_energy
-from common.fpga.speedup.totals import Card, CardWork
+from common.fpga.speedup.totals import CardWork
 from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError, PipelineError
 from tests.support.paths import ROOT
 
 PATH = ROOT / "configs" / "card_energy.yaml"
 CONTENT = load_yaml(PATH)
-U280 = Card(ThreePoint(58.3, 41.4, 39.2), 225.0, "hbm2", "pcie", ThreePoint(8.5e9, 10.1e9, 12e9))
+U280 = load_board("u280", ROOT / "configs" / "boards")
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.fpga.device.board_files import load_board
 from common.fpga.speedup.amdahl import latency_rows, throughput_rows, total_speedup
 from common.fpga.speedup.amdahl import row as speedup_row
 from common.fpga.speedup.energy import CardEnergy, energy_rows
 from common.fpga.speedup.odds import Odds, TermInformation
-from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun
+from common.fpga.speedup.totals import CardWork, CaseTotals, HostRun
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.intervals import ThreePoint
+from tests.support.paths import ROOT
 
 
 def host(latency_us, energy_uj, static_power_w, offloaded_us, offloaded_uj):
@@ -41,7 +43,9 @@ BAD = CaseTotals(9_001, 401, 59, 307, 11_003, {"host": 1_998, "engine": 9_308, "
 GOOD = CaseTotals(1_009, 251, 47, 151, 3_301, {"host": 1_998, "engine": 1_160, "h2d": 163, "d2h": 88}, 7, 3_200)
 TOTALS = [BAD, LIKELY, GOOD]
 WORK = CardWork({"int8": 1_000_003}, memory_bytes=700_001, link_bytes=50_021, weight_bytes=3_000_017)
-CARD = Card(ThreePoint(7, 5, 4), 75.0, "hbm2", "pcie", ThreePoint(8.5e9, 10e9, 12e9))
+U280 = load_board("u280", ROOT / "configs" / "boards")
+LINK = replace(U280.link, bytes_per_s=ThreePoint(8.5e9, 10e9, 12e9))
+CARD = replace(U280, static_w=ThreePoint(7, 5, 4), limit_w=75.0, link=LINK)
 
 
 def estimates(**likely):
@@ -119,7 +123,7 @@ def test_energy_by_hand():
 
 
 def test_latency_can_improve_while_energy_gets_worse():
-    hungry = Card(ThreePoint(70, 60, 50), 225.0, "ddr4", "pcie", CARD.link_bytes_per_s)
+    hungry = replace(CARD, static_w=ThreePoint(70, 60, 50), limit_w=225.0, memory=replace(CARD.memory, kind="ddr4"))
     found = rows_of(card=hungry)
     assert likely(found, "latency", "total_speedup") > 2
     assert likely(found, "energy", "total_speedup") < 0.5  # 60 W x 4,471 us are 268,260 uJ

@@ -140,11 +140,7 @@ def buffer_bytes(graph: SourceGraph) -> dict[str, int]:
 
 
 def elements(graph: SourceGraph, tensor: str) -> int:
-    """Return the number of elements of a tensor, which is its size in bytes at int8.
-
-    Raises:
-        PipelineError: its size is unknown.
-    """
+    """Return the elements of a tensor, which are its bytes at int8; PipelineError: its size is unknown."""
     size, dtype = graph.sizes[tensor], graph.dtypes[tensor]
     if size is None:
         raise PipelineError(

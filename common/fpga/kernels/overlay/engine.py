@@ -159,8 +159,7 @@ class OverlayEngine:
 def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:
     """Read an engine's file, given by its name in ``folder`` or by its path, as :func:`read_engine` does.
 
-    Raises:
-        UnusableValueError: there is no such file.
+    An UnusableValueError says that there is no such file.
     """
     return read_engine(Section.of_file(find_file("engine", name, folder)), board)
 

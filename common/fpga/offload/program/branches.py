@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from common.fpga.offload.problem import Problem, Wiring
-from common.fpga.offload.program.choices import chain_ns, nanoseconds
+from common.fpga.offload.program.choices import arrival_ns, nanoseconds
 from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.timing import between_forks
 
@@ -87,7 +87,7 @@ def _kind(problem: Problem, wiring: Wiring, may_move: set[int], branch: Branch) 
     flows = []
     for flow in (problem.flows[index] for item in branch.items for index in wiring.written_by[item]):
         readers = tuple(sorted(at[reader] for reader in set(flow.consumers) if reader in at))
-        links_ns = chain_ns(flow.h2d_us, flow.h2d_convert_us), chain_ns(flow.d2h_us, flow.d2h_convert_us)
+        links_ns = arrival_ns(flow, "h2d"), arrival_ns(flow, "d2h")
         flows.append((at[flow.producer or 0], readers, links_ns))
     reads = [{problem.flows[flow].producer for flow in wiring.read_by[item]} for item in branch.items]
     of_host = [any(source is None or source not in may_move | set(at) for source in sources) for sources in reads]
@@ -126,13 +126,7 @@ def most_ways(problem: Problem, branch: Branch) -> int:
 
 
 class Ways:
-    """The ways of equal branches: calls and steps of the host; and when each branch can begin at the earliest.
-
-    Attributes:
-        begins: of the branches, ascending; times before a visit count from there.
-        order: the branches in this order.
-        ways: the visits of each way that can finish by the horizon, with its least finish after ``begins``.
-    """
+    """The ways of equal branches: calls and steps of the host; and when each branch can begin at the earliest."""
 
     def __init__(
         self, problem: Problem, wiring: Wiring, passage: Passage, branches: Sequence[Branch], horizon_ns: int
@@ -143,11 +137,13 @@ class Ways:
         size = range(len(self.items))
         begins, enters = zip(*(self._enters(branch) for branch in branches), strict=True)
         self.order = sorted(range(len(branches)), key=begins.__getitem__)
+        # Of the branches in this order; times before a visit count from there
         self.begins = [begins[branch] for branch in self.order]
         self.enter = [[min(enter[place][side] for enter in enters) for side in (0, 1)] for place in size]
         self.leave = [[min(self._leaves(each, place, side) for each in branches) for side in (0, 1)] for place in size]
         columns = zip(*(branch.items for branch in branches), strict=True)
         self.host_ns = [min(nanoseconds(problem.items[item].host_us) for item in column) for column in columns]
+        # The visits of each way that can finish by the horizon, with its least finish after ``begins``
         self.ways: list[tuple[list[Visit], int]] = []
         for calls in self._ways(0, ()):
             visits, path_ns = self._visits(calls)
@@ -166,7 +162,7 @@ class Ways:
                     flow, made_ns = self.problem.flows[index], self.passage.made_ns(index)
                     is_here = source is None or source not in self.passage.moving
                     host_ns = max(host_ns, made_ns)
-                    card_ns = max(card_ns, made_ns + (chain_ns(flow.h2d_us, flow.h2d_convert_us) if is_here else 0))
+                    card_ns = max(card_ns, made_ns + (arrival_ns(flow, "h2d") if is_here else 0))
             enters.append((host_ns, card_ns))
             begins = begins if inside.intersection(sources) else min(begins, host_ns)
         return begins, [(host_ns - begins, card_ns - begins) for host_ns, card_ns in enters]
@@ -218,12 +214,8 @@ class Ways:
         for flow in (self.problem.flows[index] for item in self.items for index in self.wiring.written_by[item]):
             source = call_of[self.at[flow.producer or 0]]
             for reader in {call_of[self.at[item]] for item in flow.consumers if item in self.at} - {source}:
-                link_ns, is_here, stays = 0, calls[source].option is None, calls[reader].option is None
-                if is_here and not stays:
-                    link_ns = chain_ns(flow.h2d_us, flow.h2d_convert_us)
-                if stays and not is_here:
-                    link_ns = chain_ns(flow.d2h_us, flow.d2h_convert_us)
-                yield source, reader, link_ns
+                is_here, stays = calls[source].option is None, calls[reader].option is None
+                yield source, reader, 0 if is_here == stays else arrival_ns(flow, "h2d" if is_here else "d2h")
 
     def _length_ns(self, call: BranchCall, calls: Sequence[BranchCall], call_of: Mapping[int, int]) -> int:
         """Return the time of a call, with its launch where the host launches it whatever other branches do."""

@@ -9,8 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
-from common.fpga.offload.problem import Instance, Problem, Wiring
-from common.intervals import ThreePoint
+from common.fpga.offload.problem import Instance, OffloadFlow, Problem, Wiring
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -23,8 +22,10 @@ def nanoseconds(value_us: float) -> int:
     return round(value_us * 1000)
 
 
-def chain_ns(link: ThreePoint, convert: ThreePoint) -> int:
-    """Return the likely time of a transfer and its conversion together."""
+def arrival_ns(flow: OffloadFlow, direction: Direction) -> int:
+    """Return the likely time from when a tensor is produced until the other side can read it."""
+    is_in = direction == "h2d"
+    link, convert = (flow.h2d_us, flow.h2d_convert_us) if is_in else (flow.d2h_us, flow.d2h_convert_us)
     return nanoseconds(link.likely) + nanoseconds(convert.likely)
 
 
@@ -40,13 +41,7 @@ class Mode:
 
 
 class Choices:
-    """Decision variables without time, and their constraints.
-
-    Attributes:
-        modes_of: modes that compute each item on the card.
-        on_host: for each item, whether it stays on the host.
-        travels: by direction and flow, whether the tensor crosses the link.
-    """
+    """Decision variables without time, and their constraints."""
 
     def __init__(self, problem: Problem, options: Sequence[int]) -> None:
         from ortools.sat.python import cp_model  # a slow import, which only a plan needs
@@ -56,12 +51,12 @@ class Choices:
         self.model = cp_model.CpModel()
         self.used: dict[Instance, Any] = {}
         self.modes = [mode for option in options for mode in self._modes(option)]
-        self.modes_of: list[list[Mode]] = [[] for _ in problem.items]
+        self.modes_of: list[list[Mode]] = [[] for _ in problem.items]  # that compute each item on the card
         for mode in self.modes:
             for item in problem.options[mode.option].covers:
                 self.modes_of[item].append(mode)
         self.on_host = [self._on_host(item) for item in range(len(problem.items))]
-        self.travels: dict[tuple[Direction, int], Any] = {}
+        self.travels: dict[tuple[Direction, int], Any] = {}  # by direction and flow, whether it crosses the link
         for index in range(len(problem.flows)):
             self._move(index)
         self._enter_from_card()
@@ -83,14 +78,8 @@ class Choices:
         items = zip(self.problem.items, self.on_host, strict=True)
         host = sum(nanoseconds(item.host_us) * literal for item, literal in items)
         calls = sum(mode.duration_ns * mode.chosen for mode in self.modes)
-        return host + calls + sum(self.arrival_ns(*key) * travels for key, travels in self.travels.items())
-
-    def arrival_ns(self, direction: Direction, index: int) -> int:
-        """Return the time from when a tensor is produced until the other side can read it."""
-        flow = self.problem.flows[index]
-        if direction == "h2d":
-            return chain_ns(flow.h2d_us, flow.h2d_convert_us)
-        return chain_ns(flow.d2h_us, flow.d2h_convert_us)
+        crossing = ((arrival_ns(self.problem.flows[index], way), here) for (way, index), here in self.travels.items())
+        return host + calls + sum(arrives_ns * travels for arrives_ns, travels in crossing)
 
     def _modes(self, index: int) -> Iterable[Mode]:
         option = self.problem.options[index]

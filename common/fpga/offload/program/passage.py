@@ -6,31 +6,26 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from common.fpga.offload.problem import Option, Problem, Wiring
-from common.fpga.offload.program.choices import chain_ns, nanoseconds
+from common.fpga.offload.program.choices import arrival_ns, nanoseconds
 
 NEVER = 1 << 60  # nanoseconds
 
 
 class Passage:
-    """Least times of items in ns.
-
-    Attributes:
-        host: of each item on the host; NEVER if a call must compute it.
-        moving: items that a call may compute.
-        call: of its shortest call; 0 where a call may compute others too, NEVER without one.
-        done: when it is done at the earliest. Items that only the host computes are one after the other.
-    """
+    """Least times of items in ns."""
 
     def __init__(self, problem: Problem, wiring: Wiring, options: Iterable[int]) -> None:
         self.problem, self.wiring = problem, wiring
+        # Of each item on the host; NEVER if a call must compute it
         self.host = [NEVER if item.is_on_card else nanoseconds(item.host_us) for item in problem.items]
         offered = [problem.options[index] for index in options]
         self.moving = frozenset(item for option in offered for item in option.covers)
-        self.call = [NEVER] * len(self.host)
+        self.call = [NEVER] * len(self.host)  # of its shortest call; 0 where a call may compute others too
         for option in offered:
             call_ns = self.call_ns(option) if len(option.covers) == 1 else 0
             for item in option.covers:
                 self.call[item] = min(self.call[item], call_ns)
+        # When it is done at the earliest; items that only the host computes are one after the other
         self.done: list[int] = []
         host_ns = 0
         for item, both_ns in enumerate(zip(self.host, self.call, strict=True)):
@@ -65,7 +60,7 @@ class Passage:
     def after_ns(self, index: int, rest: Sequence[tuple[int, int]], on_card: bool, inside: set[int]) -> int:
         """Return the least time of the run after a tensor is written on a side, by its readers not ``inside``."""
         flow = self.problem.flows[index]
-        link_ns = chain_ns(flow.d2h_us, flow.d2h_convert_us) if on_card else 0
+        link_ns = arrival_ns(flow, "d2h") if on_card else 0
         after_ns = link_ns if flow.is_output else 0
         for reader in set(flow.consumers) - inside:
             host_ns, card_ns = rest[reader]

@@ -8,26 +8,20 @@ from itertools import accumulate
 from typing import Any
 
 from common.fpga.offload.problem import Problem, Wiring
-from common.fpga.offload.program.choices import Choices, Direction, nanoseconds
+from common.fpga.offload.program.choices import Choices, Direction, arrival_ns, nanoseconds
 
 Delays = dict[int, Any]
 
 
 class Timing:
-    """Time variables of a plan.
-
-    Attributes:
-        done: time at which each item is done; all items of a call are done together.
-        start: start of each transfer, by direction and flow.
-        finish: end of the run.
-    """
+    """Time variables of a plan."""
 
     def __init__(self, choices: Choices, horizon_ns: int) -> None:
         self.choices, self.model, self.problem = choices, choices.model, choices.problem
         self.horizon_ns = horizon_ns
-        self.done = [self._time() for _ in self.problem.items]
-        self.start = {key: self._time() for key in choices.travels}
-        self.finish = self._time()
+        self.done = [self._time() for _ in self.problem.items]  # of each item; those of a call are done together
+        self.start = {key: self._time() for key in choices.travels}  # of each transfer, by direction and flow
+        self.finish = self._time()  # end of the run
         self.clock: dict[int, Any] = {}  # when the host is free, after an item that may be on the card
         self.crosses: dict[tuple[Direction, int, int], Any] = {}
         self._host_in_order()
@@ -91,7 +85,7 @@ class Timing:
             return {}
         start, flow = self.start["h2d", index], self.problem.flows[index]
         self.model.add(start >= made)
-        arrives_ns, delays = self.choices.arrival_ns("h2d", index), {}
+        arrives_ns, delays = arrival_ns(flow, "h2d"), {}
         for item in (item for item in dict.fromkeys(flow.consumers) if self.choices.modes_of[item]):
             crosses = self._crosses("h2d", index, item)
             work = self._work(item, [flow.producer])
@@ -105,7 +99,7 @@ class Timing:
             return {}
         start, flow, travels = self.start["d2h", index], self.problem.flows[index], self.choices.travels["d2h", index]
         self.model.add(start >= made + nanoseconds(flow.d2h_convert_us.likely) * travels)
-        link_ns, arrives_ns = self.link_ns("d2h", index), self.choices.arrival_ns("d2h", index)
+        link_ns, arrives_ns = self.link_ns("d2h", index), arrival_ns(flow, "d2h")
         if flow.is_output:
             self.model.add(self.finish >= made + arrives_ns * travels)
             self.model.add(self.finish >= start + link_ns).only_enforce_if(travels)
@@ -193,15 +187,12 @@ class HostWindows:
 
     The host works in order, so a call starts after the former, and the latter starts after the call. Where the host's
     other work between the two is shorter than the call, it waits.
-
-    Attributes:
-        opens: for each item the last item before it, by tensors, that only the host computes; -1 without one.
-        closes: for each item the first such item after it; the number of items without one.
-        host_ns: time of each item on the host.
     """
 
     def __init__(self, problem: Problem, wiring: Wiring, may_move: Sequence[bool]) -> None:
         size = len(problem.items)
+        # For each item the last item before it, by tensors, that only the host computes, and the first such item after
+        # it; without one, -1 and the number of items
         self.opens, self.closes = [-1] * size, [size] * size
         self.host_ns = [nanoseconds(item.host_us) for item in problem.items]
         self._before_ns = [0, *accumulate(self.host_ns)]

@@ -38,15 +38,7 @@ HORIZONS = (1.05, 1.2, 1.5, 2.0, 3.0)  # of such searches for another plan
 
 
 class WholeSearch:
-    """A search for the best plan of a problem.
-
-    Attributes:
-        is_begun: whether it has looked for a first plan and a bound.
-        is_divided: whether it has equal branches.
-        is_assigned: whether the best choices without an order are known.
-        spent: the largest limit of a search with all overlap so far.
-        is_final: whether a longer search would change neither.
-    """
+    """A search for the best plan of a problem."""
 
     def __init__(self, problem: Problem, options: Sequence[int], budget: Spending) -> None:
         self.problem, self.options, self.budget = problem, options, budget
@@ -54,8 +46,11 @@ class WholeSearch:
         self.plan: Assignment | None = None
         passage = Passage(problem, self.scheduler.wiring, options)
         self.finish_ns, self.bound_ns = NEVER, max(passage.done, default=0)
-        self.is_final = self.is_begun = self.is_bounded = self.is_assigned = self.is_divided = False
-        self.spent = 0.0
+        self.is_begun = self.is_bounded = False  # whether it has looked for a first plan, and for a bound
+        self.is_divided = False  # whether it has equal branches
+        self.is_assigned = False  # whether the best choices without an order are known
+        self.is_final = False  # whether a longer search would change neither plan nor bound
+        self.spent = 0.0  # the largest limit of a search with all overlap so far
 
     def offer(self, plan: Assignment | None) -> None:
         """Take a plan if it is the best so far."""

@@ -15,7 +15,7 @@ from typing import Any
 from common.fpga.offload.baselines import possible_options
 from common.fpga.offload.effort import Effort, Spending, Watch
 from common.fpga.offload.problem import Problem
-from common.fpga.offload.program.choices import Choices, nanoseconds
+from common.fpga.offload.program.choices import Choices, arrival_ns, nanoseconds
 from common.fpga.offload.program.solver import best_choices
 from common.fpga.offload.schedule import Assignment, Schedule, Scheduler
 
@@ -91,7 +91,7 @@ class _Program:
         self.choices, self.problem = choices, choices.problem
         self.horizon_ns = sum(nanoseconds(item.host_us) for item in self.problem.items) + 1
         self.horizon_ns += sum(mode.duration_ns for mode in choices.modes)
-        self.horizon_ns += sum(choices.arrival_ns(*key) for key in choices.travels)
+        self.horizon_ns += sum(arrival_ns(self.problem.flows[index], way) for way, index in choices.travels)
         self.interval = self._time()
         for busy in self._busy():
             choices.model.add(self.interval >= busy)

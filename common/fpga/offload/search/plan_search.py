@@ -58,11 +58,7 @@ class Solution:
 
 
 def require_solvers() -> None:
-    """Check that both solvers are installed.
-
-    Raises:
-        PipelineError: one of them is not.
-    """
+    """Check that both solvers are installed; PipelineError: one of them is not."""
     try:
         import ortools  # type: ignore[import-untyped, unused-ignore]  # noqa: F401 - only its absence is reported
         import scipy  # noqa: F401
@@ -73,8 +69,7 @@ def require_solvers() -> None:
 def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None = None) -> Solution:
     """Find the plan that finishes earliest in the likely case; among equals, with fewest engines, then fewest calls.
 
-    Raises:
-        PipelineError: a solver is not installed.
+    A PipelineError says that a solver is not installed.
     """
     require_solvers()
     watch = watch or Endless()

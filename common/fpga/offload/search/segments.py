@@ -54,26 +54,21 @@ def segments(
 
 
 class _Order:
-    """Which items come before which, as sets of bits: by tensors, and by the order of items that only the host can do.
-
-    Attributes:
-        may_move: items that a call can compute.
-        loss_us: about the time that a bound lacks without each item: on the host, or in its shortest call.
-        before: the items that must be done before each item starts.
-        after: the items that start only when it is done.
-    """
+    """Which items come before which, as sets of bits: by tensors, and by the order of items that only the host does."""
 
     def __init__(self, problem: Problem, wiring: Wiring, options: Sequence[int]) -> None:
         self.items = problem.items
         self.covers = [problem.options[index].covers for index in options]
+        # About the time that a bound lacks without each item: on the host, or in its shortest call
         self.loss_us = [item.host_us for item in problem.items]
         self.host_us = problem.host_only_us
         for option in (problem.options[index] for index in options):
             for item in option.covers:
                 self.loss_us[item] = min(self.loss_us[item], option.time_us.likely + option.launch_us.likely)
-        self.may_move = {item for covers in self.covers for item in covers}
+        self.may_move = {item for covers in self.covers for item in covers}  # items that a call can compute
         self.moving = sum(1 << item for item in self.may_move)
         size, last_on_host = len(problem.items), None
+        # The items that must be done before each item starts, and those that start only when it is done
         self.before, self.after = [0] * size, [0] * size
         sources: list[set[int]] = []
         for item in range(size):
