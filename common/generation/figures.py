@@ -11,7 +11,7 @@ import numpy as np
 from common.generation.decoder import Decoder
 from common.generation.loop import GenerationPlan, Token
 from common.generation.phases import DECODE, PREFILL, PartWork, moved_bytes
-from common.graphs.sums import product, ratio, total
+from common.graphs.sums import grouped, product, ratio, total
 from common.latency.statistics import estimate_columns, percentile
 from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
 
@@ -70,9 +70,7 @@ def phase_figures(
 
     Every one of a call's ``sequences`` takes and gives tokens.
     """
-    groups: dict[tuple[int, str], list[GenerationRow]] = {}
-    for row in counted(rows):
-        groups.setdefault((plan.place(row["answer_index"]), row["generation_phase"]), []).append(row)
+    groups = grouped(((plan.place(row["answer_index"]), row["generation_phase"]), row) for row in counted(rows))
     return [_phase_row(place, of_phase, rates, sequences) for (place, _), of_phase in groups.items()]
 
 

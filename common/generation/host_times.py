@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from common.generation.figures import counted
 from common.generation.phases import DECODE, PREFILL
+from common.graphs.sums import grouped
 from common.messages.errors import UnusableValueError
 from common.table_rows import GenerationRow
 
@@ -72,10 +72,8 @@ def host_times(rows: Sequence[GenerationRow], *, is_loop: bool = False) -> HostT
     past, times = (np.array([row[name] for row in decode], float) for name in ("past_token_count", "token_us"))
     slope = _growth(past, times)
     base = float(times.mean() - slope * past.mean())
-    lengths = defaultdict[int, list[float]](list)
-    for row in used:
-        if row["generation_phase"] == PREFILL:
-            lengths[row["new_token_count"]].append(row["token_us"])
+    prefill = (row for row in used if row["generation_phase"] == PREFILL)
+    lengths = grouped((row["new_token_count"], row["token_us"]) for row in prefill)
     prompts = [(1, base)] if is_loop else [(length, float(np.mean(us))) for length, us in lengths.items()]
     answers = {row["answer_index"] for row in decode}
     return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()), len(answers))
@@ -94,11 +92,8 @@ def _growth(past: npt.NDArray[np.float64], times: npt.NDArray[np.float64]) -> fl
 
 def _spread(decode: Sequence[GenerationRow], base: float, slope: float) -> tuple[float, float]:
     """Return the fastest and the slowest answer over the line, by the tokens of each."""
-    answers: dict[int, list[GenerationRow]] = {}
-    for row in decode:
-        answers.setdefault(row["answer_index"], []).append(row)
     shares = [
         sum(row["token_us"] for row in of_answer) / sum(base + slope * row["past_token_count"] for row in of_answer)
-        for of_answer in answers.values()
+        for of_answer in grouped((row["answer_index"], row) for row in decode).values()
     ]
     return min(1.0, *shares), max(1.0, *shares)

@@ -179,10 +179,8 @@ def moved_bytes(decoder: Decoder, work: PartWork, call: CallSizes) -> int | None
 def phase_rows(decoder: Decoder, points: Sequence[PhasePoint], bound: Collection[str]) -> list[PhaseWorkRow]:
     """Return the work of each part of the model at each point, as numbers and as expressions of the phase's length.
 
-    Points with the same sizes give one row: the states of a recurrent model do not grow.
-
-    Args:
-        bound: dimensions whose size is the same for all rows.
+    Points with the same sizes give one row: the states of a recurrent model do not grow. ``bound`` dimensions have the
+    same size in all rows.
     """
     swept = {name for name in decoder.sizes(CallSizes(0, 1)) if name not in bound} | {*decoder.call_dimensions}
     work = work_by_part(decoder)

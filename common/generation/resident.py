@@ -6,7 +6,6 @@ at most 16 bits. What the file has in fewer bits stays as it is. Products that r
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from common.generation.phases import HEAD, model_parts, valid_bytes
 from common.graphs.expressions import at, sum_of
 from common.graphs.graph import Count, Graph, Node, Tensor
 from common.graphs.operators import ATTENTION, MICROSOFT
+from common.graphs.sums import grouped
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import NodeCount, count_nodes
 
@@ -149,10 +149,7 @@ class Resident:
 
 def _sums(counts: Iterable[tuple[Key, Count]]) -> dict[Key, Count]:
     """Return the sum of the counts of each key."""
-    by_key = defaultdict[Key, list[Count]](list)
-    for key, count in counts:
-        by_key[key].append(count)
-    return {key: sum_of(of_key) for key, of_key in by_key.items()}
+    return {key: sum_of(of_key) for key, of_key in grouped(counts).items()}
 
 
 def _known(figure: Count | None, name: str) -> Count:

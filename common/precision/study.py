@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx
 
+from common.graphs.sums import grouped
 from common.messages.errors import PipelineError, UnusableValueError
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import FloatModel, float_model
@@ -166,9 +167,7 @@ def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> S
     of_format = [each for each in results if each.scheme.number_format == number_format]
     working = [each for each in of_format if each.outputs]
     if not working:
-        names: dict[str, list[str]] = {}
-        for each in of_format:
-            names.setdefault(each.problem, []).append(each.scheme.name)
+        names = grouped((each.problem, each.scheme.name) for each in of_format)
         is_one = len(names) == 1  # every scheme fails alike
         reasons = "; ".join(problem if is_one else f"{' and '.join(of)}: {problem}" for problem, of in names.items())
         others = dict.fromkeys(each.scheme.number_format for each in results if each.outputs)

@@ -20,7 +20,6 @@ from common.fpga.hand_off.units import (
     compute_units,
     connectivity,
     copiers,
-    grouped,
     port_names,
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -30,6 +29,7 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
+from common.graphs.sums import grouped
 from common.messages.errors import UnusableValueError
 from common.workload.layers import Convolution
 

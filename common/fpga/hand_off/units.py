@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from common.fpga.device.board import Board
 from common.fpga.kernels.dataflow.attention import AttentionEngine
@@ -21,9 +20,7 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+from common.graphs.sums import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +89,6 @@ def _members(kernel: PlannedKernel, board: Board) -> Iterator[tuple[str, Engine,
     regions = [region.name for region in board.regions] if count == len(board.regions) else [None] * count
     for number, region in enumerate(regions, start=1):
         yield f"{kernel.name}_{number}", kernel.engine.member, region
-
-
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    groups: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 def by_kernel(units: Sequence[ComputeUnit]) -> dict[str, list[ComputeUnit]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Instance, Problem, misfit, place
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, fitting
+from common.graphs.sums import grouped
 
 TRIED = 8  # options of a round whose whole schedule is computed
 LEAST_US = 1e-9  # that a call must save
@@ -86,10 +87,7 @@ class _GreedySearch:
         self.free_bytes = problem.memory_capacity_bytes
         self.finish_us = self.scheduler.finish_us(Assignment())
         self.fitting: dict[Instance, bool] = {}
-        self.options_of: dict[int, list[int]] = {}
-        for index in possible:
-            for item in problem.options[index].covers:
-                self.options_of.setdefault(item, []).append(index)
+        self.options_of = grouped((item, index) for index in possible for item in problem.options[index].covers)
         self.saving_us = {index: self._saving_us(index) for index in possible}
         self.ranked = [(-us, index) for index, us in self.saving_us.items()]
         heapq.heapify(self.ranked)

@@ -19,7 +19,7 @@ from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import latency_rows, throughput_rows
 from common.fpga.speedup.energy import CardEnergy, energy_rows
 from common.fpga.speedup.totals import CardWork, HostRun, added, case_totals
-from common.graphs.sums import ratio, total
+from common.graphs.sums import grouped, ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import SpeedupRow
 from common.workload.formats import candidates_in, group_formats
@@ -201,9 +201,7 @@ def kernel_class(workload: Workload, index: int) -> str:
 
 def group_classes(workload: Workload, formulation: Formulation) -> list[GroupClass]:
     """Return the classes of groups of one kind and window, which could share a kernel; that of most host time first."""
-    members: dict[str, list[int]] = {}
-    for index in range(len(workload.groups)):
-        members.setdefault(kernel_class(workload, index), []).append(index)
+    members = grouped((kernel_class(workload, index), index) for index in range(len(workload.groups)))
     classes = []
     for label, groups in members.items():
         host, kind = workload.host, workload.groups[groups[0]].kind

@@ -14,7 +14,7 @@ from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan, kernel_class
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.graphs.sums import ratio, total
+from common.graphs.sums import grouped, ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import BoardResourcesRow, FpgaCandidatesRow, OffloadPlanRow
 from common.workload.layers import Pooling
@@ -101,9 +101,7 @@ def _cases(estimate: ThreePoint | None) -> Sequence[float | None]:
 def candidate_rows(plan: Plan) -> list[FpgaCandidatesRow]:
     """Return a row for every group, then for every chain, with the reason why the plan has it or not."""
     formulation = plan.formulation
-    options_of: dict[int, list[int]] = {}
-    for option, offer in enumerate(formulation.offers):
-        options_of.setdefault(offer.candidate, []).append(option)
+    options_of = grouped((offer.candidate, option) for option, offer in enumerate(formulation.offers))
     why = Reasons(plan.problem, plan.solution.assignment)
     criteria = {members.label: rule_criteria(members, plan.request.thresholds) for members in plan.classes}
     ranked = sorted(enumerate(formulation.names), key=lambda entry: (entry[1].startswith("C"), int(entry[1][1:])))

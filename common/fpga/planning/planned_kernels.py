@@ -12,6 +12,7 @@ from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import CardWork
+from common.graphs.sums import grouped
 from common.intervals import ThreePoint, summed
 from common.messages.errors import UnusableValueError
 
@@ -38,9 +39,7 @@ class PlannedKernel:
 
 def name_kernels(problem: Problem, assignment: Assignment) -> dict[str, tuple[KernelCall, ...]]:
     """Return the calls of each engine instance by kernel name: K1, K2, …; K1 replaces the most host time."""
-    calls: dict[tuple[int, int], list[KernelCall]] = {}
-    for call in assignment.calls:
-        calls.setdefault((problem.options[call.option].engine, call.instance), []).append(call)
+    calls = grouped(((problem.options[call.option].engine, call.instance), call) for call in assignment.calls)
 
     def host_us(instance_calls: Sequence[KernelCall]) -> float:
         return sum(_host_us(problem, call.option) for call in instance_calls)

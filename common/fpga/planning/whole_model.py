@@ -19,6 +19,7 @@ from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.graphs.source_graph import SourceGraph
+from common.graphs.sums import grouped
 from common.intervals import ThreePoint, combine
 from common.messages.errors import PipelineError
 from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
@@ -32,8 +33,6 @@ TimedLayer = tuple[OverlayLayersRow, OverlayStep | None]  # without a step: on t
 class WholeModel:
     """A network on an engine."""
 
-    engine: str
-    board: str
     batch: int  # images that are computed together, one on each engine
     latency_us: ThreePoint  # of one batch, from the first image's pixels to the last image's scores
     frames_per_second: ThreePoint  # with the configured number of host threads, each with a batch in flight
@@ -174,8 +173,6 @@ def _summary(
     # Threads share the engines: a batch finishes each time the engines are free, or each time a thread is.
     period = combine(lambda whole, engines: max(engines, whole / engine.host.threads), latency, busy)
     return WholeModel(
-        engine=engine.name,
-        board=engine.board,
         batch=batch,
         latency_us=latency,
         frames_per_second=combine(lambda period_us: batch * 1e6 / period_us, period),
@@ -209,11 +206,8 @@ def _roofline_us(graph: SourceGraph, engine: OverlayEngine, rows: Sequence[Overl
 
 def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) -> tuple[str, ...]:
     notes = list(engine.assumptions)
-    hosted: dict[str, list[OverlayLayersRow]] = {}
-    for row in rows:
-        if row["unit"] == "host":
-            hosted.setdefault("+".join(row["op_types"]), []).append(row)
-    for op_types, alike in hosted.items():
+    hosted = (row for row in rows if row["unit"] == "host")
+    for op_types, alike in grouped(("+".join(row["op_types"]), row) for row in hosted).items():
         others = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
         layers = f"{alike[0]['engine_layer']}{others} ({op_types})"
         time_us = sum(row["kernel_latency_likely_us"] or 0 for row in alike)
@@ -225,8 +219,8 @@ def _notes(engine: OverlayEngine, rows: Sequence[OverlayLayersRow], calls: int) 
 
 def summary_of(estimate: WholeModel, engine: OverlayEngine) -> OverlaySummaryDocument:
     return {
-        "engine": estimate.engine,
-        "board": estimate.board,
+        "engine": engine.name,
+        "board": engine.board,
         "clock_mhz": engine.clock_mhz,
         "image_count": estimate.batch,
         "macs": estimate.macs,

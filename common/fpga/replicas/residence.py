@@ -59,11 +59,7 @@ class FrameTensor:
 def frame_tensors(
     graph: SourceGraph, groups: Sequence[Group], tasks: Mapping[int, Task], precision: str
 ) -> tuple[FrameTensor, ...]:
-    """Return the activations that may stay on the chip.
-
-    Args:
-        tasks: those of a frame by the index of their group, in the order of the frame's calls.
-    """
+    """Return the activations that may stay on the chip; ``tasks`` are by their group, in the order of the calls."""
     position = {group: call for call, group in enumerate(tasks)}
     able = {group for group, task in tasks.items() if keeps_activations(task)}
     read_bytes = {group: _read_bytes(graph, groups[group], precision) for group in able}

@@ -66,10 +66,8 @@ class Draws:
         """Return the time of a kernel at every draw of its causes and of the card's clock.
 
         The interval of the time holds all of them. They are independent, so the squares of the logarithms add up. No
-        draw is faster than the optimistic case: the best published one, or what ports and multipliers allow.
-
-        Args:
-            causes: terms with their shares of the variance that the clock does not explain; the shares add up to 1.
+        draw is faster than the optimistic case: the best published one, or what ports and multipliers allow. ``causes``
+        are terms with their shares of the variance that the clock does not explain; the shares add up to 1.
         """
         if not min(time_us.cases) > 0 or time_us.pessimistic == time_us.optimistic:
             return self.of(max(causes, key=causes.__getitem__), time_us)

@@ -43,10 +43,7 @@ def smoothed(model: FloatModel, feeds: Sequence[Feeds], target: Path) -> FloatMo
     """Write a model with all its linear layers smoothed, and return it.
 
     A LayerNormalization that only these layers read takes the division into its own scale and bias, as the authors do.
-    Elsewhere a Mul divides the activations.
-
-    Args:
-        feeds: runs that show the ranges of the activations.
+    Elsewhere a Mul divides the activations. Their ranges are those in the runs of ``feeds``.
     """
     proto = model.proto()
     layers = linear_layers(proto)

@@ -76,10 +76,7 @@ def limits(shares: Sequence[float]) -> Share:
 
     Wilson 1927, JASA 22(158); Brown, Cai and DasGupta (Statistical Science 16(2), 2001) recommend it. A sample with
     several positions is one observation between 0 and 1. Its variance is at most p (1 - p), that of a yes or no, so the
-    limits are too wide rather than too narrow.
-
-    Args:
-        shares: one for each sample, at least one.
+    limits are too wide rather than too narrow. There is a share for each sample, at least one.
     """
     count, value = len(shares), math.fsum(shares) / len(shares)
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)

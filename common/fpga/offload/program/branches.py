@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +12,7 @@ from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.program.choices import arrival_ns, nanoseconds
 from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.timing import between_forks
+from common.graphs.sums import grouped
 
 FEWEST_EQUAL = 3  # branches whose number is worth more than the branches one by one
 
@@ -32,10 +33,8 @@ def equal_branches(problem: Problem, wiring: Wiring, options: Sequence[int]) -> 
         for item in sorted(between - may_move):  # what only the host does before a branch is no part of it
             if between.isdisjoint(problem.flows[flow].producer for flow in wiring.read_by[item]):
                 between.remove(item)
-        kinds = defaultdict[Any, list[Branch]](list)
-        for branch in _branches(problem, wiring, options, between):
-            kinds[_kind(problem, wiring, may_move, branch)].append(branch)
-        for equal in kinds.values():
+        branches = _branches(problem, wiring, options, between)
+        for equal in grouped((_kind(problem, wiring, may_move, branch), branch) for branch in branches).values():
             if len(equal) >= FEWEST_EQUAL and _count(equal) > _count(best):
                 best = equal
     return best
@@ -63,15 +62,10 @@ def _branches(problem: Problem, wiring: Wiring, options: Sequence[int], between:
     for covers in (problem.options[index].covers for index in options):
         if not between.issuperset(covers):
             closed.difference_update(covers)
-    groups = defaultdict[int, list[int]](list)
-    for item in sorted(between):
-        groups[find(item)].append(item)
-    offered = defaultdict[int, list[int]](list)
-    for index in options:
-        offered[problem.options[index].covers[0]].append(index)
-    for group in groups.values():
-        if closed.issuperset(group) and any(offered[item] for item in group):
-            own = [(_option_key(problem, group, index), index) for item in group for index in offered[item]]
+    offered = grouped((problem.options[index].covers[0], index) for index in options)
+    for group in grouped((find(item), item) for item in sorted(between)).values():
+        if closed.issuperset(group) and not offered.keys().isdisjoint(group):
+            own = [(_option_key(problem, group, index), index) for item in group for index in offered.get(item, ())]
             yield Branch(tuple(group), tuple(index for _, index in sorted(own)))
 
 

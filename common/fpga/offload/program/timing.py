@@ -9,6 +9,7 @@ from typing import Any
 
 from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.program.choices import Choices, Direction, arrival_ns, nanoseconds
+from common.graphs.sums import grouped
 
 Delays = dict[int, Any]
 
@@ -137,11 +138,8 @@ class Timing:
             join_time = self._work(join, [fork])
             host = sum(nanoseconds(items[item].host_us) * self.choices.on_host[item] for item in sorted(between))
             self.model.add(self.done[join] >= since + host + join_time)
-            loads: dict[Any, list[Any]] = {}
-            for mode in self.choices.modes:
-                if between.issuperset(options[mode.option].covers):
-                    loads.setdefault(mode.instance, []).append(mode.duration_ns * mode.chosen)
-            for load in loads.values():
+            inside = (mode for mode in self.choices.modes if between.issuperset(options[mode.option].covers))
+            for load in grouped((mode.instance, mode.duration_ns * mode.chosen) for mode in inside).values():
                 self.model.add(self.done[join] >= since + sum(load) + join_time)
 
     def _hide_calls(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
+from common.graphs.sums import grouped
 
 LOOSE_SHARE = 0.015  # of the host's time: most that the bound may lack
 LOOSER_SHARE = 0.1  # likewise, where the segments of the former leave a wide gap
@@ -160,10 +161,8 @@ class _Cuts:
         self.moving = [0, *accumulate(may_move)]  # items before each one that a call can compute
         self.gates: list[int] = []
         self.loose = 0
-        self.held: dict[int, list[int]] = {}  # for each item, the gates that it is beside
-        for gate, mask in beside.items():
-            for item in _bits(mask):
-                self.held.setdefault(item, []).append(gate)
+        # For each item, the gates that it is beside
+        self.held = grouped((item, gate) for gate, mask in beside.items() for item in _bits(mask))
         self.cost_us = {gate: sum(loss_us[item] for item in _bits(mask)) for gate, mask in beside.items()}
         self.waiting = [(cost_us, gate) for gate, cost_us in self.cost_us.items()]
         heapq.heapify(self.waiting)
@@ -215,10 +214,7 @@ class Parts:
 
     def __init__(self, problem: Problem, wiring: Wiring, options: Sequence[int]) -> None:
         self.problem, self.wiring = problem, wiring
-        self.options_of: dict[int, list[int]] = {}
-        for index in options:
-            for item in problem.options[index].covers:
-                self.options_of.setdefault(item, []).append(index)
+        self.options_of = grouped((item, index) for index in options for item in problem.options[index].covers)
         self.forms: dict[NetworkSegment, Part] = {}  # between gates on the host, with every option
         self.numbers: dict[Problem, int] = {}
         self.known: dict[tuple[Any, ...], tuple[Problem, int, tuple[int, ...]] | None] = {}
