@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -122,9 +122,7 @@ class Decoder:
 
     def still_values(self, seed: int) -> dict[str, Array]:
         random, nothing = np.random.default_rng(seed), CallSizes(0, 1)
-        bound = (
-            Tensor(one.name, one.dtype, one.element_bits, self.shape(one, nothing), one.kind) for one in self.still
-        )
+        bound = (replace(one, shape=self.shape(one, nothing)) for one in self.still)
         return {tensor.name: random_input(tensor, random) for tensor in bound}
 
 

@@ -160,12 +160,8 @@ class Calls:
     path: Path
     room: int | None = None
 
-    def logits(self, fed: Sequence[int], call: CallSizes, caches: dict[str, Value]) -> Value | None:
-        """Run one call, and return its logits if the model has some; ``caches`` becomes the caches after the call."""
-        return self.run(self.decoder.feeds(fed, call), caches)
-
     def run(self, feeds: Mapping[str, Array], caches: dict[str, Value]) -> Value | None:
-        """Do the same with the inputs of a call."""
+        """Run one call, and return its logits if the model has some; ``caches`` becomes the caches after the call."""
         decoder, inputs = self.decoder, {name: value_of(array) for name, array in feeds.items()}
         places = {pair.present.name: self._place(pair, caches) for pair in decoder.pairs}
         wanted = {**({decoder.logits.name: None} if decoder.logits else {}), **places}
@@ -192,7 +188,7 @@ def _answer(calls: Calls, answer: AnswerPlan, number: int) -> Iterator[Token]:
     fed, past = answer.prompt, answer.past
     for index in range(answer.count):
         begin_ns, call = time.perf_counter_ns(), CallSizes(past, len(fed), calls.room)
-        logits = calls.logits(fed, call, caches)
+        logits = calls.run(calls.decoder.feeds(fed, call), caches)
         sampling_ns = time.perf_counter_ns()
         chosen = int(logits.numpy()[0, -1].argmax()) if logits else None
         end_ns = time.perf_counter_ns()

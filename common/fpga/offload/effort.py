@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -86,7 +87,15 @@ class Spending:
         """
         if self.is_late:
             return None
-        thread = _Work(work)
+        future = Future[Any]()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as failure:
+                future.set_exception(failure)
+
+        thread = threading.Thread(target=run, daemon=True)  # the process may end without it
         thread.start()
         while thread.is_alive():
             thread.join(POLL_S)
@@ -97,21 +106,4 @@ class Spending:
                 if thread.is_alive():
                     interrupts.leave_alone(thread)
                     return None
-        if thread.failure is not None:
-            raise thread.failure
-        return thread.result
-
-
-class _Work(threading.Thread):
-    """A thread that keeps the result of its work; the process may end without it."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        super().__init__(daemon=True)
-        self.work, self.result = work, None
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.result = self.work()
-        except BaseException as failure:
-            self.failure = failure
+        return future.result()

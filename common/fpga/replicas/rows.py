@@ -80,12 +80,10 @@ def tables(
     found: BestStreams | None, launch_per: LaunchPer, *, is_judged: bool
 ) -> Mapping[str, list[Mapping[str, object]]]:
     """Return the rows of all tables of replicas by name; without a stream they are empty."""
-    if found is None:
-        return {"replica_plans": [], "replica_rates": [], "replica_schedule": []}
     return {
-        "replica_plans": [*plan_rows(found, launch_per, is_judged=is_judged)],
-        "replica_rates": [*rate_rows(found)],
-        "replica_schedule": [*schedule_rows(found.best)],
+        "replica_plans": [*plan_rows(found, launch_per, is_judged=is_judged)] if found else [],
+        "replica_rates": [*rate_rows(found)] if found else [],
+        "replica_schedule": [*schedule_rows(found.best)] if found else [],
     }
 
 

@@ -21,42 +21,30 @@ from common.runtime.sessions.session import Session
 
 
 @dataclass(slots=True)
-class _Held:
-    """The state of a stream between two calls."""
-
-    caches: dict[str, Value]
-    past: int
-    token: int
-
-
-@dataclass(slots=True)
 class OwnCalls:
     """Each stream has its caches and its calls."""
 
     calls: Calls
     seed: int
-    held: dict[int, _Held] = field(default_factory=dict)
+    held: dict[int, tuple[dict[str, Value], int, int]] = field(default_factory=dict)  # caches, past and token
 
     def begin(self, stream: TokenStream) -> None:
         prompt = drawn_prompt(self.calls.decoder, stream.request.prompt_count, self.seed + stream.index)
-        held = _Held(self.calls.caches(0), 0, 0)
-        self._call(held, prompt)
-        self.held[stream.index] = held
+        self._call(stream, self.calls.caches(0), 0, prompt)
 
     def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
         for stream in streams:
-            held = self.held[stream.index]
-            self._call(held, [held.token])
+            caches, past, token = self.held[stream.index]
+            self._call(stream, caches, past, [token])
             yield [stream]
 
     def end(self, stream: TokenStream) -> None:
         del self.held[stream.index]
 
-    def _call(self, held: _Held, tokens: Sequence[int]) -> None:
-        call = CallSizes(held.past, len(tokens), self.calls.room)
-        logits = self.calls.logits(tokens, call, held.caches)
-        held.token = int(logits.numpy()[0, -1].argmax()) if logits else 0
-        held.past = call.total
+    def _call(self, stream: TokenStream, caches: dict[str, Value], past: int, tokens: Sequence[int]) -> None:
+        call = CallSizes(past, len(tokens), self.calls.room)
+        logits = self.calls.run(self.calls.decoder.feeds(tokens, call), caches)
+        self.held[stream.index] = caches, call.total, int(logits.numpy()[0, -1].argmax()) if logits else 0
 
 
 @dataclass(slots=True)

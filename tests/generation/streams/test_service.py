@@ -24,7 +24,7 @@ def services(tmp_path):
     return OwnCalls(Calls(session, decoder, {}, path), 0), SharedCalls.of(session, decoder, path, ROOM, 3, 0)
 
 
-def tokens_of(service, own):
+def tokens_of(service):
     """Serve three streams of different lengths; one comes late, and one ends early, so that rows move."""
     first, second, third = (
         TokenStream(index, StreamRequest(0, prompt, 9), 0) for index, prompt in enumerate((5, 11, 2))
@@ -33,8 +33,7 @@ def tokens_of(service, own):
 
     def note(streams):
         for stream in streams:
-            held = service.held[stream.index]
-            found[stream.index].append(held.token if own else held[1])
+            found[stream.index].append(service.held[stream.index][-1])
 
     def steps(count, *streams):
         for _ in range(count):
@@ -55,6 +54,6 @@ def tokens_of(service, own):
 
 def test_a_shared_call_gives_the_tokens_of_calls_alone(services):
     own, shared = services
-    expected = tokens_of(own, own=True)
+    expected = tokens_of(own)
     assert len({token for tokens in expected.values() for token in tokens}) > 3
-    assert tokens_of(shared, own=False) == expected
+    assert tokens_of(shared) == expected

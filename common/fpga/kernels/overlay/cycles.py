@@ -143,11 +143,8 @@ def elements(graph: SourceGraph, tensor: str) -> int:
     """Return the elements of a tensor, which are its bytes at int8; PipelineError: its size is unknown."""
     size, dtype = graph.sizes[tensor], graph.dtypes[tensor]
     if size is None:
-        raise PipelineError(
-            f"tensor {tensor}",
-            "its size is unknown",
-            "rerun <op_metrics> with a size for every dynamic dimension (<dim>)",
-        )
+        remedy = "rerun <op_metrics> with a size for every dynamic dimension (<dim>)"
+        raise PipelineError(f"tensor {tensor}", "its size is unknown", remedy)
     count = stored_elements(size, dtype)
     return size if count is None else count
 

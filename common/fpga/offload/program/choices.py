@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.offload.problem import Instance, OffloadFlow, Problem, Wiring
 
 if TYPE_CHECKING:
@@ -150,31 +149,26 @@ def fit_board(
             names = [model.new_bool_var("") for _ in problem.regions]
             region.update({(engine, number, index): name for index, name in enumerate(names)})
             model.add(sum(names) == is_used)
-    for kind in range(len(RESOURCE_NAMES)):
-        _limit_resource(model, problem, kind, used, region)
+    for name in RESOURCE_NAMES:
+        _limit_resource(model, problem, name, used, region)
     return region
 
 
 def _limit_resource(
     model: cp_model.CpModel,
     problem: Problem,
-    kind: int,
+    name: str,
     used: Mapping[Instance, Any],
     region: Mapping[tuple[int, int, int], Any],
 ) -> None:
-    is_channels = RESOURCE_NAMES[kind] == "memory_channels"
-    budgets = [_amounts(region.budget)[kind] for region in problem.regions]
+    is_channels = name == "memory_channels"
+    budgets = [getattr(region.budget, name) for region in problem.regions]
     whole = problem.memory_channels if is_channels else sum(budgets)
-    needs = [math.ceil(_amounts(engine.resources)[kind] * RESOURCE_GRAIN - 1e-6) for engine in problem.engines]
+    needs = [math.ceil(getattr(engine.resources, name) * RESOURCE_GRAIN - 1e-6) for engine in problem.engines]
     model.add(sum(needs[engine] * is_used for (engine, _), is_used in used.items()) <= _grains_down(whole))
     for number, budget in enumerate([] if is_channels else budgets):
         here = [needs[engine] * is_here for (engine, _, index), is_here in region.items() if index == number]
         model.add(sum(here) <= _grains_down(budget))
-
-
-@cache
-def _amounts(resources: Resources) -> tuple[float, ...]:
-    return astuple(resources)
 
 
 def _grains_down(amount: float) -> int:
