@@ -2,7 +2,8 @@
 
 Conventions (docs/MODEL.md): one multiply-accumulate of a contraction is one MAC and two FLOPs; padding taps count;
 everything else costs FLOPs per element as its formula says. Bytes are compulsory traffic: each distinct operand read
-once, each output written once, at its stored width.
+once, each output written once, at its stored width. Source of the definitions of operators: onnx.ai/onnx/operators and
+ONNX Runtime, docs/ContribOperators.md.
 """
 
 # Importing a module registers its formulas.
@@ -18,6 +19,6 @@ from common.onnx_graph.work import (  # noqa: F401
     sampling,
     transforms,
 )
-from common.onnx_graph.work.measure import Work, measure
+from common.onnx_graph.work.registry import Work, measure
 
 __all__ = ["Work", "measure"]

@@ -4,7 +4,6 @@ MACs = batch · heads · queries · keys · (head size + value head size). Causa
 count as keys: those that are valid, not those that a buffer has room for, and at most a sliding window. Each score
 costs 1 FLOP for its scale and 5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product). A
 rotary embedding costs 3 per element.
-Source of the definitions: onnx.ai/onnx/operators/onnx__Attention.html and docs/ContribOperators.md of ONNX Runtime.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Multiply-accumulates of matrix products (plain, integer, quantized, fused), linear models and support vectors.
-
-Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators) and ONNX Runtime
-(docs/ContribOperators.md).
-"""
+"""Multiply-accumulates of matrix products (plain, integer, quantized, fused), linear models and support vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Multiply-accumulates of convolutions, in their plain, integer, fused, blocked and channels-last forms.
 
-Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators) and ONNX Runtime
-(docs/ContribOperators.md). Only activations are blocked or channels-last; weights stay (C_out, C_in / groups, kernel…).
+Only activations are blocked or channels-last; weights stay (C_out, C_in / groups, kernel…).
 """
 
 from __future__ import annotations

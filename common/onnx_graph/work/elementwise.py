@@ -3,8 +3,7 @@
 Convention: every addition, multiplication, division, comparison or elementary function (exp, log, sqrt, tanh, erf,
 sin, …) is one FLOP, whatever its cost in instructions. Parameters that a graph fixes (scale and shift of an inference
 BatchNorm) are folded first. A layer norm costs 7 FLOPs per element (sum, difference, square and sum, scale by the
-deviation, scale, shift), a root mean square norm 4. Source of the definitions: onnx.ai/onnx/operators and ONNX Runtime,
-docs/ContribOperators.md.
+deviation, scale, shift), a root mean square norm 4.
 """
 
 from __future__ import annotations
@@ -193,33 +192,24 @@ _from_quantized = partial(_embedded, positions=None, dequantized=DEQUANTIZE)
 formula("QEmbedLayerNormalization", domains=(MICROSOFT,))(_from_quantized)
 
 
-def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:
+def _quantized(operation: Operation, operands: Iterable[int], per_input: int = 0, per_output: int = 0) -> Cost:
     read = sum(operation.elements(index) for index in operands)
-    return Cost(other_flops=DEQUANTIZE * read + plain_flops + QUANTIZE * operation.output_elements())
+    return Cost(other_flops=(DEQUANTIZE + per_input) * read + (QUANTIZE + per_output) * operation.output_elements())
 
 
-def _quantized_unary(operation: Operation, flops: int) -> Cost:
-    return _quantized(operation, (0,), flops * operation.elements(0))
-
-
-def _quantized_binary(operation: Operation, operands: tuple[int, int]) -> Cost:
-    return _quantized(operation, operands, operation.output_elements())
-
-
-for _per_element, _names in QUANTIZED_UNARY.items():
-    formula(*_names.split(), domains=(MICROSOFT,))(partial(_quantized_unary, flops=_per_element))
+for _flops, _names in QUANTIZED_UNARY.items():
+    formula(*_names.split(), domains=(MICROSOFT,))(partial(_quantized, operands=(0,), per_input=_flops))
 for _op_type, _operands in QUANTIZED_BINARY.items():
-    formula(_op_type, domains=(MICROSOFT,))(partial(_quantized_binary, operands=_operands))
+    formula(_op_type, domains=(MICROSOFT,))(partial(_quantized, operands=_operands, per_output=1))
 
 
 @formula("QLinearConcat", domains=(MICROSOFT,))
 def count_qlinear_concat(operation: Operation) -> Cost:
     """Scale and zero point of the output, then (operand, scale, zero point) for each part."""
-    return _quantized(operation, range(2, len(operation.inputs), 3), 0)
+    return _quantized(operation, range(2, len(operation.inputs), 3))
 
 
 @formula("QLinearAveragePool", domains=(MICROSOFT, NHWC))
 def count_qlinear_average_pool(operation: Operation) -> Cost:
     """Count ``taps`` FLOPs per output: the sums and a division."""
-    taps = prod(operation.integers("kernel_shape"))
-    return _quantized(operation, (0,), taps * operation.output_elements())
+    return _quantized(operation, (0,), per_output=prod(operation.integers("kernel_shape")))

@@ -1,8 +1,7 @@
 """Products with weights that are stored in packed blocks, and mixtures of experts.
 
-Source of the definitions: ONNX Runtime, docs/ContribOperators.md. Dequantizing a packed weight is no work of the model
-but of its format, and at one row it would triple the FLOPs. So the weights that are dequantized have a count of their
-own, and the FLOPs are those of the product.
+Dequantizing a packed weight is no work of the model but of its format, and at one row it would triple the FLOPs. So the
+weights that are dequantized have a count of their own, and the FLOPs are those of the product.
 """
 
 from __future__ import annotations

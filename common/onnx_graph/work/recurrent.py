@@ -1,7 +1,6 @@
 """Recurrent layers: the matrix products of every time step and direction, and the arithmetic of their gates.
 
-Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators/onnx__LSTM.html, GRU, RNN) and
-ONNX Runtime (docs/ContribOperators.md). Sequences shorter than the longest are counted in full.
+Sequences shorter than the longest are counted in full.
 """
 
 from __future__ import annotations

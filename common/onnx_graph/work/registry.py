@@ -1,4 +1,4 @@
-"""The registry of work formulas by operator, and the node as a formula reads it."""
+"""The registry of work formulas by operator, the node as a formula reads it, and what a formula says of a node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from common.graphs.expressions import smaller
-from common.graphs.graph import Count, Node, Tensor, is_symbolic, packed_bytes
+from common.graphs.graph import Count, Graph, Node, Tensor, Traffic, is_symbolic, packed_bytes
 from common.graphs.operators import ONNX
+from common.graphs.sums import total
 from common.messages.names import quoted
 from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.malformed import MalformedNodeError
@@ -228,3 +229,57 @@ def broadcast(left: Count, right: Count) -> Count:
 
 Formula = Callable[[Operation], Cost]
 FORMULAS = formula = ByOperator[Formula](ONNX)  # the table, and the decorator that enters a function
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Traffic):
+    """Counts of one node in one execution; None is unknown. ``read_bytes`` and ``written_bytes`` are per tensor."""
+
+    is_counted: bool
+    macs: Count | None
+    flops: Count | None
+    gemm: Gemm | None
+    dequantized: Count | None
+    read_bytes: Mapping[str, Count | None]
+    written_bytes: Mapping[str, Count | None]
+
+
+def measure(graph: Graph, node: Node) -> Work:
+    """Count one node. An operator without a formula has unknown work, but its operands are still read."""
+    formula = FORMULAS.get((node.domain, node.op_type))
+    cost = _cost(graph, node, formula) if formula else None
+    known = cost or Cost()
+    reads, written = _bytes(graph, node.inputs, known, known.reads), _bytes(graph, node.outputs, known, known.writes)
+    weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
+    activations = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
+    return Work(
+        is_counted=formula is not None,
+        macs=cost.macs if cost else None,
+        flops=2 * cost.macs + cost.other_flops if cost else None,
+        gemm=cost.gemm if cost else None,
+        dequantized=cost.dequantized if cost else None,
+        read_bytes=reads,
+        written_bytes=written,
+        weight_bytes=total(weights),
+        input_bytes=total(activations),
+        output_bytes=total(written.values()),
+    )
+
+
+def _cost(graph: Graph, node: Node, formula: Formula) -> Cost | None:
+    """Return the cost by the formula; None where a shape is unknown."""
+    inputs, outputs = (
+        tuple(graph.tensors[name] if name else None for name in names) for names in (node.inputs, node.outputs)
+    )
+    try:
+        return formula(Operation(node, inputs, outputs))
+    except UnknownShapeError:
+        return None
+
+
+def _bytes(
+    graph: Graph, names: Sequence[str], cost: Cost, differing: Mapping[int, Count | None]
+) -> dict[str, Count | None]:
+    """Return the bytes that each operand or output costs: its size, apart from those that are ``differing``."""
+    sizes = {name: 0 if cost.moves_nothing else graph.tensors[name].size_bytes for name in names if name}
+    return sizes | {names[index]: size for index, size in differing.items() if names[index]}

@@ -2,7 +2,7 @@
 
 A registry of one small rule per operator and domain. Where a contrib operator is an ONNX operator with its operands in
 another order, the rule asks ONNX's own inference. Source of the definitions: ONNX Runtime's docs/ContribOperators.md
-and the documentation in its operator schemas.
+and the documentation in its operator schemas, and onnx.ai/onnx/operators.
 """
 
 # Importing a module registers its rules.
@@ -12,7 +12,6 @@ from common.onnx_graph.shapes.contrib import (  # noqa: F401
     elementwise,
     layouts,
     machine_learning,
-    matrix,
     structure,
 )
 from common.onnx_graph.shapes.contrib.registry import contrib_outputs

@@ -1,7 +1,4 @@
-"""Classical machine learning (ai.onnx.ml), where ONNX's own inference says nothing, and normalized strings.
-
-Source of the definitions: onnx.ai/onnx/operators.
-"""
+"""Classical machine learning (ai.onnx.ml), where ONNX's own inference says nothing, and normalized strings."""
 
 from __future__ import annotations
 
