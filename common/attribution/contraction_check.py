@@ -189,16 +189,12 @@ def _compared(node: CheckedNode) -> str:
 
 def _padding(source: OpMetricsRow, timed: OpLatencyRow) -> str:
     """Say which channels (axis 1) a blocked layout adds to the source: ``output channels 10 -> 16``."""
-    padded = []
     sides = (
-        ("input", source["input_shapes"], timed["input_shapes"]),
-        ("output", source["output_shapes"], timed["output_shapes"]),
+        ("input", _channels(source["input_shapes"]), _channels(timed["input_shapes"])),
+        ("output", _channels(source["output_shapes"]), _channels(timed["output_shapes"])),
     )
-    for side, source_shapes, layout_shapes in sides:
-        in_source, in_layout = _channels(source_shapes), _channels(layout_shapes)
-        if in_source and in_layout and in_layout > in_source:
-            padded.append(f"{side} channels {in_source} -> {in_layout}")
-    return ", ".join(padded)
+    padded = [(side, before, after) for side, before, after in sides if before and after and after > before]
+    return ", ".join(f"{side} channels {before} -> {after}" for side, before, after in padded)
 
 
 def _channels(shapes: Sequence[Shape | None]) -> int | None:

@@ -184,10 +184,9 @@ def upper_limit(count: Count) -> int | None:
 
 def _smallest_of(count: Count) -> tuple[Count, ...]:
     """Return the sizes of which a count is the smallest: its own, if it is no such factor."""
-    if isinstance(count, Expression) and len(count.terms) == 1:
-        ((product, coefficient),) = count.terms.items()
-        if coefficient == 1 and len(product) == 1 and product[0][1] == 1 and isinstance(product[0][0], Smallest):
-            return product[0][0].operands
+    match [*_terms(count).items()]:
+        case [(((Smallest(operands=operands), 1),), 1)]:
+            return operands
     return (count,)
 
 

@@ -150,6 +150,22 @@ class Graph:
                 readers.setdefault(name, {})[node.name] = None
         return {tensor: tuple(names) for tensor, names in readers.items()}
 
+    @cached_property
+    def members(self) -> dict[str, list[Node]]:
+        """Nodes of each body; an empty name is the top level."""
+        members: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            members.setdefault(node.body, []).append(node)
+        return members
+
+    @cached_property
+    def owned(self) -> dict[str, list[Body]]:
+        """Bodies of each control-flow node, by its name."""
+        owned: dict[str, list[Body]] = {}
+        for body in self.bodies.values():
+            owned.setdefault(body.owner, []).append(body)
+        return owned
+
     def readers(self, node: Node) -> list[str]:
         return [name for output in node.outputs for name in self.consumers.get(output, ())]
 

@@ -44,30 +44,21 @@ OPERANDS = {
     "TopK": (1, "k"),
     **dict.fromkeys(REDUCTIONS, (1, "axes")),
 }
-_POOL = {"auto_pad": "NOTSET", "ceil_mode": 0, "count_include_pad": 0, "channels_last": 0}
-_CONVOLUTION: Mapping[str, object] = {"auto_pad": "NOTSET"}
-_LAST_AXIS: Mapping[str, object] = {"axis": -1}
-_SECOND_AXIS: Mapping[str, object] = {"axis": 1}
-_LAST_CHANNELS: Mapping[str, object] = {"channels_last": 1}
 _PRODUCT = {"alpha": 1.0, "transA": 0, "transB": 0}
-_BATCHED_PRODUCT: Mapping[str, object] = {**_PRODUCT, "transBatchA": 0, "transBatchB": 0}
-_PROJECTED: Mapping[str, object] = {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0}
-# Defaults of operators that the onnx package does not know.
-CONTRIB_DEFAULTS: dict[str, Mapping[str, object]] = {
-    **dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv", "ConvTransposeWithDynamicPads"), _CONVOLUTION),
-    **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _CONVOLUTION),
-    "QLinearConv": {**_CONVOLUTION, "channels_last": 0},
-    "QLinearAveragePool": _POOL,
+_CONTRIB_DEFAULTS: dict[str, dict[str, object]] = {
+    "Conv FusedConv NhwcConv NhwcFusedConv ConvTransposeWithDynamicPads MaxPool AveragePool": {"auto_pad": "NOTSET"},
+    "QLinearConv": {"auto_pad": "NOTSET", "channels_last": 0},
+    "QLinearAveragePool": {"auto_pad": "NOTSET", "ceil_mode": 0, "count_include_pad": 0, "channels_last": 0},
     "QLinearGlobalAveragePool": {"channels_last": 0},
-    **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), _BATCHED_PRODUCT),
+    "FusedMatMul TransposeMatMul": {**_PRODUCT, "transBatchA": 0, "transBatchB": 0},
     "FusedGemm": {**_PRODUCT, "beta": 1.0},
-    "QGemm": _PRODUCT,
+    "QGemm": {**_PRODUCT},
     "MatMulNBits": {"bits": 4},
-    **dict.fromkeys(("LayerNormalization", "SimplifiedLayerNormalization", "QLinearSoftmax"), _LAST_AXIS),
-    **dict.fromkeys(("GroupNorm", "SkipGroupNorm"), _LAST_CHANNELS),
-    **dict.fromkeys(("BiasSoftmax", "QuantizeLinear", "DequantizeLinear"), _SECOND_AXIS),
+    "LayerNormalization SimplifiedLayerNormalization QLinearSoftmax": {"axis": -1},
+    "GroupNorm SkipGroupNorm": {"channels_last": 1},
+    "BiasSoftmax QuantizeLinear DequantizeLinear": {"axis": 1},
     "QLinearReduceMean": {"keepdims": 1},
-    **dict.fromkeys(("Attention", "QAttention"), _PROJECTED),
+    "Attention QAttention": {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0},
     "MultiHeadAttention": {"unidirectional": 0},
     "GroupQueryAttention": {"do_rotary": 0, "rotary_interleaved": 0, "local_window_size": -1, "softcap": 0.0},
     "RotaryEmbedding": {"interleaved": 0, "num_heads": 0, "rotary_embedding_dim": 0},
@@ -75,6 +66,8 @@ CONTRIB_DEFAULTS: dict[str, Mapping[str, object]] = {
     "MoE": {"k": 1, "activation_type": "relu"},
     "QMoE": {"k": 1, "activation_type": "relu", "bits": 4},
 }
+# Defaults of operators that the onnx package does not know.
+CONTRIB_DEFAULTS = {name: defaults for names, defaults in _CONTRIB_DEFAULTS.items() for name in names.split()}
 # A softmax spans one axis since this operator set version; before, it spans its axis and all that follow.
 SOFTMAX_OF_ONE_AXIS = 13
 SOFTMAXES = frozenset({"Softmax", "LogSoftmax", "Hardmax"})

@@ -83,37 +83,25 @@ def enclosing(graph: Graph, body: str) -> set[str]:
 
 def _equal_branches(graph: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count]]:
     """Return the figures of one run for each If whose condition is unknown and whose branches have the same figures."""
-    members: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        members.setdefault(node.body, []).append(node)
-    branches = _bodies_by_owner(graph)
     either: dict[str, dict[str, Count]] = {}
-    for owner, bodies in branches.items():
+    for owner, bodies in graph.owned.items():
         count = graph.bodies.get(graph.by_name[owner].body, ONCE).execution_count
-        if count is not None and any(_is_open(graph, graph.bodies[name]) for name in bodies):
-            cost = _cost_of_bodies(graph, works, members, branches, owner)
+        if count is not None and any(_is_open(graph, body) for body in bodies):
+            cost = _cost_of_bodies(graph, works, owner)
             if cost is not None:
                 either[owner] = {name: figure * count for name, figure in cost.items()}
     return either
 
 
-def _cost_of_bodies(
-    graph: Graph,
-    works: Mapping[str, Work],
-    members: Mapping[str, list[Node]],
-    branches: Mapping[str, list[str]],
-    owner: str,
-) -> dict[str, Count] | None:
-    costs = []
-    for body in branches.get(owner, ()):
+def _cost_of_bodies(graph: Graph, works: Mapping[str, Work], owner: str) -> dict[str, Count] | None:
+    costs: list[dict[str, Count] | None] = []
+    for body in graph.owned.get(owner, ()):
         parts: list[dict[str, Count] | None] = []
-        for node in members.get(body, ()):
+        for node in graph.members.get(body.name, ()):
             own = {name: getattr(works[node.name], name) for name in FIGURES}
-            parts += [own, _cost_of_bodies(graph, works, members, branches, node.name)]
-        known = [part for part in parts if part is not None and None not in part.values()]
-        costs.append(
-            {name: sum(part[name] for part in known) for name in FIGURES} if len(known) == len(parts) else None
-        )
+            parts += [own, _cost_of_bodies(graph, works, node.name)]
+        cost = {name: total(part and part[name] for part in parts) for name in FIGURES}
+        costs.append(None if None in cost.values() else cost)
     if not costs:
         return dict.fromkeys(FIGURES, 0)
     is_branch = graph.by_name[owner].op_type == "If"
@@ -145,16 +133,8 @@ def bound_on_model(graph: Graph, counts: Iterable[NodeCount], figure: str) -> Co
 def _smaller_branches(graph: Graph, upper_bounds: Mapping[str, Mapping[str, Count | None]]) -> set[str]:
     """Return the branch with fewer FLOPs of every If whose condition is unknown."""
     flops = _by_body(graph, {node.name: upper_bounds.get(node.name, {}).get("flops") or 0 for node in graph.nodes})
-    bodies = _bodies_by_owner(graph).values()
-    branches = ([name for name in names if _is_open(graph, graph.bodies[name])] for names in bodies)
+    branches = ([body.name for body in bodies if _is_open(graph, body)] for bodies in graph.owned.values())
     return {min(names, key=lambda name: _size(flops[name])) for names in branches if len(names) > 1}
-
-
-def _bodies_by_owner(graph: Graph) -> dict[str, list[str]]:
-    bodies: dict[str, list[str]] = {}
-    for name, body in graph.bodies.items():
-        bodies.setdefault(body.owner, []).append(name)
-    return bodies
 
 
 def _is_open(graph: Graph, body: Body) -> bool:
@@ -170,15 +150,12 @@ def _by_body(graph: Graph, figures: Mapping[str, Count | None]) -> dict[str, Cou
     sums: dict[str, Count | None] = dict.fromkeys(("", *graph.bodies), 0)
     for node in graph.nodes:
         sums[node.body] = total((sums[node.body], figures.get(node.name, 0)))
-    owned = _bodies_by_owner(graph)
-    for owner in sorted(owned, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # innermost first
-        bodies = owned[owner]
-        parts = [sums[name] for name in bodies]
-        if any(_is_open(graph, graph.bodies[name]) for name in bodies) and None not in parts:
+    for owner in sorted(graph.owned, key=lambda name: -len(enclosing(graph, graph.by_name[name].body))):  # inner first
+        parts = [sums[body.name] for body in graph.owned[owner]]
+        if any(_is_open(graph, body) for body in graph.owned[owner]) and None not in parts:
             parts = [max(parts, key=_size)]
         outer = graph.by_name[owner].body
-        for part in parts:
-            sums[outer] = total((sums[outer], part))
+        sums[outer] = total((sums[outer], *parts))
     return sums
 
 

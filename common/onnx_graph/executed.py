@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import onnx
 from onnx import helper
@@ -28,6 +29,8 @@ from common.onnx_graph.symbols.lengths import length_inputs, length_operands, le
 from common.onnx_graph.work import Work, measure
 from common.table_rows import ExecutedEdgesRow, OpLatencyRow
 from common.table_rows import Shape as CellShape
+
+Shapes: TypeAlias = Sequence[CellShape | None]  # of the operands of a node, or of its outputs
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
@@ -101,11 +104,7 @@ def executed_sizes(executed: Graph, traced: Iterable[OpLatencyRow]) -> dict[str,
     return sizes
 
 
-def work_in_run(
-    ran: Graph,
-    row: OpLatencyRow,
-    model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]] = ((), ()),
-) -> WorkInRun:
+def work_in_run(ran: Graph, row: OpLatencyRow, model_shapes: tuple[Shapes, Shapes] = ((), ())) -> WorkInRun:
     """Count one node by its own operator, by the formulas that count the model's nodes.
 
     ``ran`` is what :func:`with_traced_shapes` returned. An extent that the model knows, by the position of the operand
@@ -131,11 +130,7 @@ def _in_run(works: Sequence[Work], figure: str, counts: Sequence[int], passes: i
 
 
 def _tensors(
-    ran: Graph,
-    node: Node,
-    inputs: Sequence[CellShape | None],
-    outputs: Sequence[CellShape | None],
-    model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]],
+    ran: Graph, node: Node, inputs: Shapes, outputs: Shapes, model_shapes: tuple[Shapes, Shapes]
 ) -> dict[str, Tensor]:
     tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
     for name, shape in (*_operand_shapes(ran, node, inputs), *zip(node.outputs, outputs, strict=False)):
@@ -174,9 +169,7 @@ def with_traced_shapes(executed: Graph, traced: Iterable[OpLatencyRow]) -> Graph
     return replace(executed, tensors=tensors)
 
 
-def _operand_shapes(
-    executed: Graph, node: Node, shapes: Sequence[CellShape | None]
-) -> Iterable[tuple[str, CellShape | None]]:
+def _operand_shapes(executed: Graph, node: Node, shapes: Shapes) -> Iterable[tuple[str, CellShape | None]]:
     """Return operands with their traced shapes; weights that the runtime has packed are missing from the trace."""
     names = [name for name in node.inputs if name]
     activations = [name for name in names if executed.tensors[name].kind != "weight"]

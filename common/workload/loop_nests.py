@@ -12,7 +12,7 @@ element. Independent products are groups, unless they share their second operand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from common.workload.layers import Convolution, Layer, Matmul
@@ -106,20 +106,10 @@ def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0
         bits: of one stored element of ``input``, ``weight`` and ``output``.
         pads: rows of zeros above a convolution's input, and columns left of it.
     """
-    input_bits, weight_bits, output_bits = (bits[operand] for operand in ("input", "weight", "output"))
     if isinstance(layer, Matmul):
-        return LoopNest(
-            k=layer.n,
-            c=layer.k,
-            p=layer.m,
-            groups=layer.batch,
-            input_bits=input_bits,
-            weight_bits=weight_bits,
-            output_bits=output_bits,
-            has_weight=layer.has_weight,
-        )
-    if isinstance(layer, Convolution) and layer.axes <= 2 and not layer.is_transposed:
-        return LoopNest(
+        nest = LoopNest(k=layer.n, c=layer.k, p=layer.m, groups=layer.batch, has_weight=layer.has_weight)
+    elif isinstance(layer, Convolution) and layer.axes <= 2 and not layer.is_transposed:
+        nest = LoopNest(
             n=layer.batch,
             k=layer.out_channels // layer.groups,
             c=layer.in_channels // layer.groups,
@@ -136,8 +126,7 @@ def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0
             pad_q=pads[1],
             height=layer.in_height,
             width=layer.in_width,
-            input_bits=input_bits,
-            weight_bits=weight_bits,
-            output_bits=output_bits,
         )
-    return None
+    else:
+        return None
+    return replace(nest, input_bits=bits["input"], weight_bits=bits["weight"], output_bits=bits["output"])

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from common.fusion.border import border, unfused_bytes
 from common.fusion.groups import Group, fuse
@@ -60,6 +60,9 @@ class Window:
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     pads: tuple[int, int] = (0, 0)
+
+
+Maps: TypeAlias = tuple[FeatureMap, Window, FeatureMap]  # below the window, the window, and the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +233,7 @@ class _Reader:
         stored = self.graph.storage.get(tensor, tensor)
         return stored if stored in read else None
 
-    def _maps(
-        self, group: Group, nests: tuple[LoopNest, ...], source: str, written: str
-    ) -> tuple[FeatureMap, Window, FeatureMap] | None:
+    def _maps(self, group: Group, nests: tuple[LoopNest, ...], source: str, written: str) -> Maps | None:
         bits = (self._bits(source), self._bits(written))
         layers = [layer for name in group.nodes for layer in self.layers[name] or ()]
         if len(nests) == 1 and nests[0].has_weight:
@@ -244,9 +245,7 @@ class _Reader:
             return self._same_map(source, layers, bits)
         return None
 
-    def _same_map(
-        self, source: str, layers: Sequence[Layer], bits: tuple[int, int]
-    ) -> tuple[FeatureMap, Window, FeatureMap] | None:
+    def _same_map(self, source: str, layers: Sequence[Layer], bits: tuple[int, int]) -> Maps | None:
         """Return a map whose result is where it was: rows of a normalization, or any map of point-wise operators."""
         known = self.maps.get(source)
         rows = [layer for layer in layers if isinstance(layer, Rowwise)]
@@ -263,7 +262,7 @@ def _is_unknown(row: OpMetricsRow) -> bool:
     return row["bytes"] is None or (row["m_count"] is not None and row["macs"] is None)
 
 
-def maps_of_nest(nest: LoopNest, bits: tuple[int, int]) -> tuple[FeatureMap, Window, FeatureMap]:
+def maps_of_nest(nest: LoopNest, bits: tuple[int, int]) -> Maps:
     """Return the map below, the window and the result of a contraction, with the bits of both maps' elements."""
     below = FeatureMap(nest.n, nest.groups * nest.c, nest.stored_height, nest.stored_width, bits[0])
     strides, dilations = (nest.stride_p, nest.stride_q), (nest.dilation_r, nest.dilation_s)
@@ -271,7 +270,7 @@ def maps_of_nest(nest: LoopNest, bits: tuple[int, int]) -> tuple[FeatureMap, Win
     return below, window, FeatureMap(nest.n, nest.groups * nest.k, nest.p, nest.q, bits[1])
 
 
-def maps_of_pool(pool: Pooling, pads: Any, bits: tuple[int, int]) -> tuple[FeatureMap, Window, FeatureMap]:
+def maps_of_pool(pool: Pooling, pads: Any, bits: tuple[int, int]) -> Maps:
     strides, dilations = (pool.stride_height, pool.stride_width), (pool.dilation_height, pool.dilation_width)
     window = Window((pool.kernel_height, pool.kernel_width), strides, dilations, pads_before(pads))
     below = FeatureMap(pool.batch, pool.channels, pool.in_height, pool.in_width, bits[0])

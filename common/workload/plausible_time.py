@@ -35,13 +35,12 @@ class GroupTime:
 def unexplained_us(groups: Sequence[GroupTime | None]) -> list[float]:
     """Return the part of each group's time that its work does not explain; 0 for None, a group without known work."""
     parts_us = [0.0] * len(groups)
-    of_kind: dict[str, list[int]] = {}
+    of_kind: dict[str, dict[int, GroupTime]] = {}
     for index, group in enumerate(groups):
         if group is not None and group.host_us > 0 and group.flops > 0 and group.bytes > 0:
-            of_kind.setdefault(group.kind, []).append(index)
+            of_kind.setdefault(group.kind, {})[index] = group
     for members in of_kind.values():
-        times = [group for index in members if (group := groups[index]) is not None]
-        for index, part_us in zip(members, _of_one_kind(times), strict=True):
+        for index, part_us in zip(members, _of_one_kind([*members.values()]), strict=True):
             parts_us[index] = part_us
     return parts_us
 

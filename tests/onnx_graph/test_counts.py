@@ -201,9 +201,9 @@ def test_the_sum_of_many_branches_looks_through_the_bodies_few_times(tmp_path):
     looks = []
 
     class Watched(dict):
-        def items(self):
+        def values(self):
             looks.append(len(self))
-            return super().items()
+            return super().values()
 
     choices = [choice(11, 7, f"c{index}") for index in range(40)]
     inputs = {"x": (3, 5), "c": Typed(TensorProto.BOOL, ())}

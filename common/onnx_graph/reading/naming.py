@@ -24,7 +24,6 @@ from common.onnx_graph.reading.scan import scan
 
 TRACED_NAME = "traced_name"  # metadata of a node that was renamed: its name in the runtime's trace
 MOST_NODES = 200_000  # ten times the largest models that exporters write
-SUBGRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 FunctionKey: TypeAlias = tuple[str, str, str]  # domain, name and overload of a function
 
@@ -71,9 +70,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto, onnx.N
         for body, owner in level:
             for position, node in enumerate(body.node):
                 yield position, node, owner
-                for attribute in node.attribute:
-                    if attribute.type in SUBGRAPHS:
-                        deeper += [(inner, node) for inner in (attribute.g, *attribute.graphs) if inner.node]
+                deeper += [(inner, node) for inner in bodies_of(node)]
         level = deeper
 
 
@@ -175,7 +172,13 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Yield every node, those of bodies after their owner."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            if attribute.type in SUBGRAPHS:
-                for body in (attribute.g, *attribute.graphs):
-                    yield from every_node(body.node)
+        for body in bodies_of(node):
+            yield from every_node(body.node)
+
+
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            yield from attribute.graphs

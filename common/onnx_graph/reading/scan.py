@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,12 +44,6 @@ WALKED: dict[str, Kinds] = {
 PAYLOADS = frozenset({4, 5, 6, 7, 9, 10, 11})  # float, int32, string, int64, raw, double and uint64 data
 GRAPH, INITIALIZER, TENSOR_NAME = 7, 5, 8  # of a model, of a graph, of a tensor
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
-
-
-_HOLDS_TENSORS = frozenset(
-    getattr(onnx.AttributeProto, name)
-    for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,27 +139,15 @@ def _undecodable(message: Message) -> Iterator[bytes]:
             yield from (text for text in many if isinstance(text, bytes))
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    yield from _graph_tensors(model.graph)
-    for function in model.functions:
-        yield from _node_tensors(function.node)
-
-
-def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _node_tensors(graph.node)
-
-
-def _node_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    for attribute in (attribute for node in nodes for attribute in node.attribute):
-        if attribute.type in _HOLDS_TENSORS:
-            yield from (attribute.t, *attribute.tensors)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
-            for body in (attribute.g, *attribute.graphs):
-                yield from _graph_tensors(body)
+def _tensors(message: Message) -> Iterator[onnx.TensorProto]:
+    """Yield the tensors in a message, however deep they are."""
+    if isinstance(message, onnx.TensorProto):
+        yield message
+        return
+    for descriptor, value in message.ListFields():
+        if descriptor.type == FieldDescriptor.TYPE_MESSAGE:
+            for part in value if descriptor.is_repeated else (value,):
+                yield from _tensors(part)
 
 
 class _WireError(ValueError):

@@ -21,6 +21,7 @@ from onnx import TensorProto, numpy_helper
 from common.messages.errors import PipelineError
 from common.messages.names import listed
 from common.onnx_graph.malformed import MalformedNodeError
+from common.onnx_graph.reading.naming import bodies_of
 from common.onnx_graph.shapes.node_inference import has_schema
 from common.onnx_graph.shapes.types import element_bits
 from common.onnx_graph.shapes.values import has_value, read_by
@@ -77,18 +78,10 @@ class _InvalidError(ValueError):
 def _scopes(graph: onnx.GraphProto, outer: Set[str]) -> Iterator[tuple[onnx.GraphProto, Set[str]]]:
     """Yield a graph and the bodies in it, each with the names that are defined around it."""
     yield graph, outer
-    bodies = [body for node in graph.node for body in _bodies(node)]
+    bodies = [body for node in graph.node for body in bodies_of(node)]
     inner = outer | set(_defined(graph)) if bodies else outer
     for body in bodies:
         yield from _scopes(body, inner)
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == onnx.AttributeProto.GRAPHS:
-            yield from attribute.graphs
 
 
 def _stored(graph: onnx.GraphProto) -> Iterator[TensorProto]:

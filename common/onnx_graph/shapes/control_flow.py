@@ -7,6 +7,7 @@ its bound is the largest count that is possible.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 import onnx
@@ -118,11 +119,8 @@ def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
     first = state.types.get(names[0], UNKNOWN)
     if isinstance(first, onnx.TypeProto):
         return first
-    shape: Shape = first.shape
-    for name in names[1:]:
-        other = state.tensor_type(name).shape
-        shape = _larger(shape, other) if state.bounded else common_shape(shape, other)
-    return TensorType(first.element_type, shape)
+    others = (state.tensor_type(name).shape for name in names[1:])
+    return TensorType(first.element_type, reduce(_larger if state.bounded else common_shape, others, first.shape))
 
 
 def _larger(left: Shape, right: Shape) -> Shape:
@@ -162,11 +160,10 @@ def _settle(state: InferenceState, body: Region, given: Sequence[ValueType], car
         state.types[name] = merge(body.declared.get(name), known)
         if name in state.changing:
             _forget(state, name, state.changing[name])
-    is_settled = False
-    while not is_settled:  # each pass drops a dimension or is the last
+    changed = [""]
+    while changed:  # each pass drops a dimension or is the last
         _enter(state, body)
         changed = [name for name, result in carried.items() if _forget(state, name, state.tensor_type(result).shape)]
-        is_settled = not changed
 
 
 def _forget(state: InferenceState, name: str, other: Shape) -> bool:

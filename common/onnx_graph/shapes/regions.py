@@ -16,6 +16,7 @@ import onnx
 from onnx import helper
 
 from common.graphs.graph import Body, Graph, Node, TensorKind
+from common.onnx_graph.reading.naming import bodies_of
 from common.onnx_graph.shapes.types import UNKNOWN, ValueType, stored_type, to_tensor, value_type
 
 _PLAIN_TYPES = ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS")
@@ -64,9 +65,7 @@ def with_bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     waiting = [graph]
     while waiting:
         yield (part := waiting.pop())
-        for attribute in (attribute for node in part.node for attribute in node.attribute):
-            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-                waiting += [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+        waiting += chain.from_iterable(map(bodies_of, part.node))
 
 
 def read_region(proto: onnx.GraphProto, alike: Region | None = None) -> Region:
