@@ -168,10 +168,8 @@ def check_contractions(
 def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
     """Return the share of the matched MACs that the executed shapes confirm, padded ones included.
 
-    MACs of open nodes, and of nodes whose executed shapes are unknown, do not count.
-
-    Raises:
-        PipelineError: the share is below ``LEAST_AGREEING_SHARE``: work and time are not those of the same nodes.
+    MACs of open nodes, and of nodes whose executed shapes are unknown, do not count. A share below
+    ``LEAST_AGREEING_SHARE`` is a PipelineError: work and time are not those of the same nodes.
     """
     confirmed = sum(sum(node.source_macs) for node in nodes if node.verdict in ("agrees", "padded"))
     differing = sum(sum(node.source_macs) for node in nodes if node.verdict == "differs")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from common.attribution.known_work import KnownWork, known_work, model_shapes
 from common.attribution.ownership import Attribution
@@ -21,6 +22,12 @@ from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
 UNSTATED: frozenset[Reason | None] = frozenset({"other_device", "unstable"})  # reasons to state no share
 LEAST_COVERAGE = 0.999
 LARGEST_SUM_ERROR = 1e-9  # of a sum of doubles
+# Columns that are empty in the row of the gap.
+TEXTS = "op_type domain layout_of dtype work_source roof roof_share_reason bound"
+FIGURES = (
+    "execution_index events_per_run_count macs executed_macs flops weight_bytes input_bytes output_bytes bytes "
+    "arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s attainable_flop_per_s roof_share"
+)
 UNKNOWN_GAP = (
     "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
 )
@@ -124,40 +131,21 @@ def _node_row(
 
 def _gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
     """Return the row of the time between nodes, which is negative where the correction is too small."""
-    return {
+    row: dict[str, object] = {
+        **dict.fromkeys(TEXTS.split(), ""),
+        **dict.fromkeys(FIGURES.split()),
         "executed_node": GAP,
         "row_kind": "gap",
-        "op_type": "",
-        "domain": "",
-        "execution_index": None,
-        "events_per_run_count": None,
         "source_nodes": [],
         "op_types": [],
-        "layout_of": "",
-        "dtype": "",
-        "macs": None,
-        "executed_macs": None,
-        "flops": None,
-        "weight_bytes": None,
-        "input_bytes": None,
-        "output_bytes": None,
-        "bytes": None,
-        "work_source": "",
         "raw_total_us": 0.0,
         "raw_median_us": 0.0,
         "node_latency_us": gap_us,
         "latency_share": gap_us / whole_us,
         "is_correction_dominated": False,
-        "arithmetic_intensity_flop_per_byte": None,
-        "attained_flop_per_s": None,
-        "attained_bytes_per_s": None,
-        "attainable_flop_per_s": None,
-        "roof": "",
-        "roof_share": None,
         "is_above_roof": False,
-        "roof_share_reason": "",
-        "bound": "",
     }
+    return cast("OpRooflineRow", row)
 
 
 def time_in_run_us(timed: OpLatencyRow) -> float:
@@ -172,8 +160,7 @@ def time_in_run_us(timed: OpLatencyRow) -> float:
 def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_us: float) -> float:
     """Return the share of the traced kernel time in nodes that have source nodes, or serve the layout of one that has.
 
-    Raises:
-        PipelineError: the share is below ``LEAST_COVERAGE``: the tables would not account for the time.
+    A share below ``LEAST_COVERAGE`` is a PipelineError: the tables would not account for the time.
     """
     if not trace_total_us:
         raise PipelineError(table, "holds no time at all", "rerun <op_latency>")
@@ -186,11 +173,7 @@ def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_
 
 
 def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float | None) -> None:
-    """Check that the nodes and the gap together are the unprofiled median, where it is known.
-
-    Raises:
-        PipelineError: they are more or less; the shares of the latency would not add up.
-    """
+    """Check that nodes and gap are the unprofiled median, if it is known; else shares do not add up: PipelineError."""
     total_us = math.fsum(row["node_latency_us"] for row in rows)
     if median_us and not math.isclose(total_us, median_us, rel_tol=LARGEST_SUM_ERROR):
         problem = f"its nodes and the gap are {total_us:g} µs, the unprofiled median is {median_us:g} µs"
@@ -200,8 +183,7 @@ def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float
 def gap_notes(nodes: Sequence[OpLatencyRow], rows: Sequence[OpRooflineRow], *, is_parallel: bool = False) -> list[str]:
     """Return notes on a gap that scheduling does not explain, or on what an imported profile lacks.
 
-    Args:
-        is_parallel: whether nodes were executed at once, so that their times may add up to more than the latency.
+    Times of nodes that were executed at once (``is_parallel``) may add up to more than the latency.
     """
     if rows[-1]["row_kind"] != "gap":
         return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import chain
 from math import gcd, prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 Count: TypeAlias = Any  # an int, or an Expression
 
@@ -28,14 +28,11 @@ class Dimension:
     """An unbound dimension, a positive integer."""
 
     name: str
+    operands: ClassVar[tuple[Count, ...]] = ()
 
     def __str__(self) -> str:
         """Return the name, in quotes where it would read as more than a name."""
         return self.name if self.name.isidentifier() else f"'{self.name}'"
-
-    @property
-    def operands(self) -> tuple[Count, ...]:
-        return ()
 
     def at(self, sizes: Mapping[str, int]) -> int:
         return sizes[self.name]

@@ -59,8 +59,7 @@ def from_rows(metrics: Iterable[OpMetricsRow], edges: Iterable[OpEdgesRow]) -> S
 def build(op_types: Mapping[str, str], edges: Sequence[OpEdgesRow]) -> SourceGraph:
     """Return the graph of nodes, given with their types in graph order, and the tensors between them.
 
-    Raises:
-        UpstreamError: a tensor names a node that is not among the nodes, or a node reads what a later one writes.
+    A tensor that names none of the nodes, or a node that reads what a later one writes, is an UpstreamError.
     """
     inputs: dict[str, dict[str, None]] = {name: {} for name in op_types}
     outputs: dict[str, dict[str, None]] = {name: {} for name in op_types}

@@ -248,10 +248,9 @@ class NodeWindow(NamedTuple):
 
 
 def window(graph: Graph, node: Node) -> NodeWindow:
-    """Return the window of a node.
+    """Return the window of a node. A negative size of it is a MalformedNodeError.
 
-    Raises:
-        MalformedNodeError: a size of it is negative. ONNX's inference looks at it only where it knows the operands.
+    ONNX's inference looks at it only where it knows the operands.
     """
     kernel = integers(node.attributes, "kernel_shape")
     operand = CONVOLUTION_WEIGHT.get(node.op_type)

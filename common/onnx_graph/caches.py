@@ -59,8 +59,7 @@ class CachePair:
 def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[CachePair]:
     """Return the caches of a model, in the order of its inputs; ``given`` has pairs that the names do not show.
 
-    Raises:
-        UnusableValueError: the model has no such name, or an output does not fit its input.
+    A name that the model lacks, or an output that does not fit its input, is an UnusableValueError.
     """
     inputs = _inputs(graph)
     for name, output in (given or {}).items():
@@ -145,8 +144,7 @@ def _moved(graph: Graph, name: str, rank: int) -> tuple[str, list[int]]:
 def _window(graph: Graph, past: Tensor, present: Tensor, grown: int | None) -> int | None:
     """Return the most tokens of a rolling cache: the number that a Slice keeps of the past and the new tokens.
 
-    Raises:
-        UnusableValueError: the past is longer than that.
+    A past that is longer is an UnusableValueError.
     """
     cut = graph.by_name.get(graph.producer.get(present.name, ""))
     whole = graph.by_name.get(graph.producer.get(cut.inputs[0], "")) if cut and cut.op_type == "Slice" else None

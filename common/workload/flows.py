@@ -30,9 +30,8 @@ class TensorFlow:
 def tensor_flows(graph: SourceGraph, groups: Sequence[Group], formats: Sequence[str]) -> list[TensorFlow]:
     """Return every tensor that leaves its group, and every input of the model that a group reads, each once.
 
-    Args:
-        formats: number format of each group. A tensor is in the format of the group that writes it, and an input of the
-            model in the widest format of the groups that read it.
+    A tensor is in the number format of the group that writes it (``formats`` has that of each group), and an input of
+    the model in the widest format of the groups that read it.
     """
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     readers: dict[str, set[int]] = {}

@@ -25,11 +25,7 @@ def layers_of(mixture: PrecisionMixturesRow, wider: str) -> WiderLayers:
 
 
 def written_mixture(mixtures: Sequence[PrecisionMixturesRow], precision: str) -> PrecisionMixturesRow:
-    """Return the mixture whose model was written, which is the one within the bounds on its error.
-
-    Raises:
-        UnusableValueError: there is none in this number format.
-    """
+    """Return the mixture that was written, the one within the bounds on its error; none is an UnusableValueError."""
     found = next((row for row in mixtures if row["is_written_model"] and row["number_format"] == precision), None)
     if found is None:
         problem = f"no mixture with {precision} met its bounds"

@@ -69,10 +69,8 @@ def divide_over_groups(
 ) -> list[HostCost]:
     """Return one cost per group. They sum up to those of the executed nodes, without the gap, that have source nodes.
 
-    The runtime inserted the nodes that have none in ``sources``.
-
-    Raises:
-        UpstreamError: an executed node names a source node that is not in the graph.
+    The runtime inserted the nodes that have none in ``sources``. A source node that is not in the graph is an
+    UpstreamError.
     """
     costs = [HostCost() for _ in range(group_count)]
     for node in executed:
@@ -169,12 +167,8 @@ def divided_run(
     """Return the times of the steps of a run, and the gap between them, which is the rest of the run.
 
     Steps that sum up to more than the run (a negative gap) are all shortened by that share. The gap is time that no
-    node accounts for. It stays with the host, except in the optimistic case, in which it goes where the nodes go.
-
-    Args:
-        own_us: time of each step.
-        surplus: by how much each is too long.
-        is_gap_divided: whether the steps share the gap, each in proportion to its time.
+    node accounts for. It stays with the host, except in the optimistic case, in which it goes where the nodes go: with
+    ``is_gap_divided``, the steps share it in proportion to their times. ``surplus`` is by how much each is too long.
     """
     sum_us = sum(own_us)
     times = [us - less for us, less in zip(own_us, surplus, strict=True)]

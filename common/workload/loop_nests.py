@@ -100,11 +100,8 @@ def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0
 
     A window over three axes is folded to two in :class:`Convolution` and a transposed one scatters its results: both
     have the right number of multiply-accumulates there, but no nest of this form has their window.
-
-    Args:
-        layer: what the operator computes.
-        bits: of one stored element of ``input``, ``weight`` and ``output``.
-        pads: rows of zeros above a convolution's input, and columns left of it.
+    ``bits`` are of one stored element of ``input``, ``weight`` and ``output``; ``pads`` are rows of zeros above a
+    convolution's input, and columns left of it.
     """
     if isinstance(layer, Matmul):
         nest = LoopNest(k=layer.n, c=layer.k, p=layer.m, groups=layer.batch, has_weight=layer.has_weight)

@@ -119,13 +119,8 @@ def layer_graph(
 ) -> LayerGraph:
     """Return the layers of a model from the rows of op_metrics and its source graph.
 
-    Args:
-        graph: the same model's graph.
-        counts_elements: whether each element counts as one byte.
-        groups: nodes of each layer, in an order in which they can run; by default those of :func:`fuse`.
-
-    Raises:
-        UpstreamError: dimensions of the model are unbound.
+    With ``counts_elements``, each element counts as one byte. ``groups`` are the nodes of each layer, in an order in
+    which they can run; by default those of :func:`fuse`. Unbound dimensions are an UpstreamError.
     """
     rows = {row["source_node"]: row for row in metrics}
     reader = _Reader(rows, in_elements(graph) if counts_elements else graph)

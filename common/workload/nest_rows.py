@@ -22,11 +22,7 @@ UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no con
 
 
 def require_bound(metrics: Iterable[OpMetricsRow]) -> None:
-    """Refuse rows of op_metrics whose work depends on dimensions without a size.
-
-    Raises:
-        UpstreamError: a row does.
-    """
+    """Refuse rows of op_metrics whose work depends on dimensions without a size, by an UpstreamError."""
     for row in metrics:
         if row["macs_expression"] or row["bytes_expression"]:
             problem = f"{shown(row['source_node'])} depends on dimensions that are unbound"
@@ -85,9 +81,6 @@ def _bits(dtype: str) -> int:
     return number_formats.element_bits(dtype) or UNKNOWN_WIDTH_BITS
 
 
-ONE_BYTE = "uint8"
-
-
 def in_elements(graph: SourceGraph) -> SourceGraph:
     """Return the graph with one byte for each element; a tensor whose elements have no fixed width keeps its bytes."""
 
@@ -97,7 +90,7 @@ def in_elements(graph: SourceGraph) -> SourceGraph:
 
     return replace(
         graph,
-        dtypes=dict.fromkeys(graph.dtypes, ONE_BYTE),
+        dtypes=dict.fromkeys(graph.dtypes, "uint8"),
         sizes={tensor: elements(tensor, size) for tensor, size in graph.sizes.items()},
         reads={ends: elements(ends[0], size) for ends, size in graph.reads.items()},
         written={tensor: elements(tensor, size) for tensor, size in graph.written.items()},

@@ -109,8 +109,7 @@ def _bodies(graph: onnx.GraphProto) -> Bodies:
 def expand(model: onnx.ModelProto) -> tuple[onnx.ModelProto, int]:
     """Inline the local functions and name every node; return the model and the number of renamed nodes.
 
-    Raises:
-        ValueError: it would have too many nodes; ONNX raises errors of other types about functions that are not valid.
+    Too many nodes are a ValueError; ONNX raises errors of other types about functions that are not valid.
     """
     if model.functions:
         require_bounded(model)
@@ -121,8 +120,7 @@ def expand(model: onnx.ModelProto) -> tuple[onnx.ModelProto, int]:
 def named_model(path: Path) -> NamedModel | None:
     """Return the model at ``path``, expanded as for counting; None where the file can run unchanged.
 
-    Raises:
-        PipelineError: the file cannot be used as a model, or is too large to be renamed.
+    A file that cannot be used as a model, or is too large to be renamed, is a PipelineError.
     """
     scanned = scan(path).model
     if not scanned.functions and not name_nodes(scanned.graph):
@@ -147,8 +145,7 @@ def naming_notes(named: NamedModel | None) -> list[str]:
 def require_bounded(model: onnx.ModelProto) -> None:
     """Check that a model can be laid out with its functions inlined; functions that call functions twice double it.
 
-    Raises:
-        ValueError: it has more than ``MOST_NODES`` nodes then, or a function calls itself.
+    More than ``MOST_NODES`` nodes, or a function that calls itself, are a ValueError.
     """
     functions = {(function.domain, function.name, function.overload): function for function in model.functions}
     calls = {key: [*_called(function.node)] for key, function in functions.items()}

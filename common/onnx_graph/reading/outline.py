@@ -41,11 +41,7 @@ class Outline:
 
 
 def outline(path: Path, model_id: str = "") -> Outline:
-    """Return the graph of the model at ``path``, which has the given identity if there is one.
-
-    Raises:
-        PipelineError: the file is another model than that, cannot be used as one, or its graph is not valid.
-    """
+    """Return the graph of the model at ``path``; a file of another identity than the given one is a PipelineError."""
     scanned = scan(path)
     if model_id and scanned.model_id != model_id:
         raise PipelineError(path, "has changed since <op_metrics> read it")

@@ -59,11 +59,7 @@ class ScannedModel:
 
 
 def scan(path: Path) -> ScannedModel:
-    """Read the model at ``path`` without reading its weights.
-
-    Raises:
-        PipelineError: there is no such file, or it is not ONNX, or it is truncated.
-    """
+    """Read the model at ``path`` without its weights; a missing, foreign or truncated file is a PipelineError."""
     with _mapped(path) as (mapped, state):
         walk = _Walk(mapped)
         stripped = walk.strip(memoryview(mapped), "model")

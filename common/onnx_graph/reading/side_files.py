@@ -45,51 +45,39 @@ def require_unchanged(files: Mapping[Path, FileState]) -> None:
 
 def fetch_small(path: Path, tensors: Iterable[onnx.TensorProto], most_bytes: int) -> None:
     """Fetch small tensors from files beside a model; a reference that leads nowhere leaves the value unknown."""
-    with contextlib.closing(_SideFiles(path)) as side_files:
-        for tensor in tensors:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                _fetch(side_files, tensor, most_bytes)
+    stored: dict[str, list[onnx.TensorProto]] = {}
+    for tensor in tensors:
+        location = _entries(tensor).get("location")
+        if location is not None and tensor.data_location == onnx.TensorProto.EXTERNAL:
+            stored.setdefault(location, []).append(tensor)
+    for location, those in stored.items():
+        with contextlib.suppress(ValueError, OSError), _side_file(path, location) as file:
+            for tensor in those:
+                _fetch(file, tensor, most_bytes)
 
 
-class _SideFiles:
-    """The files beside a model. One is open at a time: consecutive tensors are mostly stored in the same file."""
-
-    def __init__(self, model: Path) -> None:
-        self.model = model
-        self.folder = model.parent.resolve()
-        self._stack = contextlib.ExitStack()
-        self._opened: tuple[str, int] | None = None  # location and file descriptor
-
-    def close(self) -> None:
-        self._opened = None
-        self._stack.close()
-
-    def open(self, location: str) -> int:
-        """Open a file in the model's folder, if it is not the one that is open."""
-        if self._opened is None or self._opened[0] != location:
-            self.close()
-            side_file = Path(os.path.realpath(self.folder / location))  # unlike resolve, it ends on a loop of links
-            if not side_file.is_relative_to(self.folder):  # a model may name any path
-                raise ValueError(location)
-            if side_file.exists() and not side_file.is_file():
-                remedy = "put the data there that the model was saved with"
-                raise PipelineError(self.model, f"its data file {location!r} is not a regular file", remedy)
-            self._opened = (location, self._stack.enter_context(open_regular(side_file)).fileno())
-        return self._opened[1]
+def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
 
 
-def _fetch(side_files: _SideFiles, tensor: onnx.TensorProto, most_bytes: int) -> None:
-    """Fetch the data of a small tensor from its side file; an unusable reference leaves its value unknown."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    try:
-        opened = side_files.open(entries["location"])
-        length = int(entries["length"])
-        if not 0 < length <= most_bytes:
-            return
-        data = os.pread(opened, length, int(entries.get("offset", 0)))
-    except (KeyError, ValueError, OverflowError, OSError):
-        return
-    if len(data) == length:
-        tensor.raw_data = data
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
+def _side_file(model: Path, location: str) -> FileIO:
+    """Open a file in a model's folder."""
+    folder = model.parent.resolve()
+    side_file = Path(os.path.realpath(folder / location))  # unlike resolve, it ends on a loop of links
+    if not side_file.is_relative_to(folder):  # a model may name any path
+        raise ValueError(location)
+    if side_file.exists() and not side_file.is_file():
+        remedy = "put the data there that the model was saved with"
+        raise PipelineError(model, f"its data file {location!r} is not a regular file", remedy)
+    return open_regular(side_file)
+
+
+def _fetch(file: FileIO, tensor: onnx.TensorProto, most_bytes: int) -> None:
+    entries = _entries(tensor)
+    with contextlib.suppress(KeyError, ValueError, OverflowError, OSError):
+        length, offset = int(entries["length"]), int(entries.get("offset", 0))
+        data = os.pread(file.fileno(), length, offset) if 0 < length <= most_bytes else b""
+        if data and len(data) == length:
+            tensor.raw_data = data
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")

@@ -55,8 +55,7 @@ def require_valid(path: Path, model: onnx.ModelProto) -> None:
 def require_order(path: Path, model: onnx.ModelProto) -> None:
     """Check that every value is defined once and before it is read; sort the nodes where that makes it so.
 
-    Raises:
-        PipelineError: it is not so, as where nodes read one another's results in a cycle.
+    Nodes that read one another's results in a cycle are a PipelineError, too.
     """
     with _one_line(path):
         for graph, outer in _scopes(model.graph, frozenset()):

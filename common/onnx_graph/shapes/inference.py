@@ -49,10 +49,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
     """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
 
     The model, its functions inlined and its defaults written out, is used up. Constants are added to what other
-    bindings of its dimensions have ``learned``.
-
-    Raises:
-        PipelineError: a node breaks its operator's specification.
+    bindings of its dimensions have ``learned``. A node that breaks its operator's specification is a PipelineError.
     """
     opsets = imported_opsets(model)
     inferred, is_doubtful = _inferred_by_onnx(model)

@@ -118,10 +118,7 @@ def require_allowed(state: InferenceState, node: onnx.NodeProto, fixed: Containe
     """Check the operands of a node by its operator's own inference, as ONNX Runtime does when it loads a model.
 
     Types are those of the finished inference. Of operands that are not ``fixed`` only the rank counts, because their
-    extents may be those of a sample or of one pass.
-
-    Raises:
-        MalformedNodeError: the operator does not allow them.
+    extents may be those of a sample or of one pass. Operands that are not allowed are a MalformedNodeError.
     """
     version = state.opsets.get(node.domain, 0)
     names = [name for name in node.input if name]

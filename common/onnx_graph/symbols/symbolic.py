@@ -13,12 +13,11 @@ Everything else is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 from math import prod
 
-from common.graphs.expressions import dimension, smaller
+from common.graphs.expressions import at, dimension, smaller
 from common.graphs.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.shapes.types import TensorType, ValueType
 
@@ -60,7 +59,7 @@ Sample = tuple[Mapping[str, ValueType | None], Mapping[str, Body]]
 
 def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
     """Return types and bodies over symbols from samples, of which one may lack what is as at the first."""
-    fit = _Fit(tuple(names))
+    fit = _Fit(names)
     types, bodies = samples[0]
     varying = set[str]().union(*(sample[0] for sample in samples[1:]))
     fitted = {
@@ -81,7 +80,7 @@ def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[
 
 def numbers_with_symbols(samples: Sequence[Mapping[str, int | None]], names: Sequence[str]) -> dict[str, Count | None]:
     """Return numbers over symbols, each from its value in every sample."""
-    fit = _Fit(tuple(names))
+    fit = _Fit(names)
     return {name: fit(tuple(sample.get(name) for sample in samples)) for name in samples[0]}
 
 
@@ -111,24 +110,11 @@ def expression(count: Count | None) -> str:
     return "" if count is None or number(count) is not None else str(count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A product of chosen symbols (by index) and an affine form."""
-
-    chosen: tuple[int, ...]
-    constant: int
-    coefficients: tuple[int, ...]
-
-    def at(self, values: Sequence[Count]) -> Count:
-        return prod(values[index] for index in self.chosen) * (self.constant + _dot(self.coefficients, values))
-
-
 class _Fit:
     """Fits an expression to a dimension's extents at the sample bindings; each distinct row is solved once."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._symbols = [dimension(name) for name in names]
-        self._samples = [tuple(sample.values()) for sample in sample_bindings(names)]
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._samples = names, sample_bindings(names)
         self._solve = cache(self._fitted)
 
     def __call__(self, extents: tuple[Dim, ...]) -> Dim:
@@ -138,45 +124,45 @@ class _Fit:
 
     def _fitted(self, extents: tuple[Dim, ...]) -> Dim:
         for degree in range(3):
-            for chosen in combinations_with_replacement(range(len(self._symbols)), degree):
+            for chosen in combinations_with_replacement(self._names, degree):
                 form = self._affine_times(chosen, extents[:-CHECKS])
                 if form is not None:
                     return self._checked(form, max(extents[:-CHECKS]), extents[-CHECKS:])
         return None
 
-    def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> _Form | None:
+    def _affine_times(self, chosen: tuple[str, ...], extents: tuple[int, ...]) -> Count | None:
+        """Return the product of chosen symbols and an affine form that has these extents; None where there is none."""
         samples = self._samples[: len(extents)]
-        factors = [prod(sample[index] for index in chosen) for sample in samples]
+        factors = [prod(sample[name] for name in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
             return None
-        affine = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
-        coefficients = []
-        for index in range(len(self._symbols)):  # at sample index + 1, only this symbol is another than at sample 0
-            slope, remainder = divmod(affine[index + 1] - affine[0], samples[index + 1][index] - samples[0][index])
+        start, *changed = (extent // factor for extent, factor in zip(extents, factors, strict=True))
+        first, *others = samples
+        affine: Count = start
+        for name, sample, value in zip(self._names, others, changed, strict=False):  # only this symbol is another one
+            slope, remainder = divmod(value - start, sample[name] - first[name])
             if remainder:
                 return None
-            coefficients.append(slope)
-        form = _Form(chosen, affine[0] - _dot(coefficients, samples[0]), tuple(coefficients))
-        return form if all(form.at(sample) == extent for sample, extent in zip(samples, extents, strict=True)) else None
+            affine += slope * (dimension(name) - first[name])
+        form = prod(map(dimension, chosen), start=affine)
+        return (
+            form if all(at(form, sample) == extent for sample, extent in zip(samples, extents, strict=True)) else None
+        )
 
-    def _checked(self, form: _Form, largest: int, extents: Sequence[Dim]) -> Dim:
+    def _checked(self, form: Count, largest: int, extents: Sequence[Dim]) -> Dim:
         """Return the expression if all checks agree at which the model has shapes, else None.
 
         If the extent is a constant at the large bindings, return the minimum of the constant and the expression. The
         constant must not be below ``largest``, the largest extent at the other bindings.
         """
-        pairs = [*zip(extents, map(form.at, self._samples[-CHECKS:]), strict=True)]
+        pairs = [*zip(extents, (at(form, sample) for sample in self._samples[-CHECKS:]), strict=True)]
         if any(extent not in (None, wanted) for extent, wanted in pairs[: len(SMALL_CHECKS)]):
             return None
         known = [(extent, wanted) for extent, wanted in pairs[len(SMALL_CHECKS) :] if extent is not None]
         ends = {extent for extent, wanted in known if extent != wanted}
         if not ends:
-            return form.at(self._symbols)
+            return form
         end = ends.pop()
         if ends or end < largest or any(extent != min(end, wanted) for extent, wanted in known):
             return None
-        return smaller(end, form.at(self._symbols))
-
-
-def _dot(left: Sequence[Count], right: Sequence[Count]) -> Count:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+        return smaller(end, form)

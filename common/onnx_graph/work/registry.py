@@ -215,8 +215,7 @@ def contraction(gemm: Gemm, other_flops: Count = 0, dequantized: Count = 0) -> C
 def broadcast(left: Count, right: Count) -> Count:
     """Return the extent that two extents broadcast to; a number other than 1 decides.
 
-    Raises:
-        UnknownShapeError: the extents are two different symbols, of which either may be 1.
+    Two different symbols, of which either may be 1, are an UnknownShapeError.
     """
     if left in (1, right):
         return right
