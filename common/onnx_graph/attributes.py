@@ -260,7 +260,7 @@ def window(graph: Graph, node: Node) -> NodeWindow:
     strides = integers(node.attributes, "strides") or [1] * len(kernel)
     if min((*kernel, *strides), default=0) < 0:
         if node.domain in (ONNX, MICROSOFT, NCHWC, NHWC):
-            raise MalformedNodeError(node.name, node.op_type, "its kernel_shape or strides are negative")
+            raise MalformedNodeError(node, "its kernel_shape or strides are negative")
         kernel = []  # an own operator may mean anything by these names
     groups = node.attributes.get("group", 1) if operand is not None else None
     return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)

@@ -36,10 +36,6 @@ class Padding:
     computed: int
     used: int
 
-    def without(self, macs: Count) -> Count:
-        """Return the MACs without those of the padded channels."""
-        return macs * self.used // self.computed
-
 
 def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> list[str]:
     """Return a note with the MACs that are counted, and those of them that are not padding; none without padding."""
@@ -48,7 +44,9 @@ def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> 
     known = {name: figure for name, figure in macs.items() if figure is not None}
     if not padded.keys() & known.keys():
         return []
-    unpadded = {name: padded[name].without(figure) if name in padded else figure for name, figure in known.items()}
+    unpadded = known | {
+        name: known[name] * padding.used // padding.computed for name, padding in padded.items() if name in known
+    }
     named = [f"{name} ({_text(known[name])}, {_text(unpadded[name])} without)" for name in known if name in padded]
     total, without = (_text(sum(figures.values())) for figures in (known, unpadded))
     return [

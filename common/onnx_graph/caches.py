@@ -17,7 +17,7 @@ from common.graphs.expressions import upper_limit
 from common.graphs.graph import Count, Graph, Shape, Tensor
 from common.messages.errors import UnusableValueError
 from common.messages.names import quoted
-from common.onnx_graph.symbols.lengths import CACHES, cache_operands, extent, graph_inputs, new_tokens
+from common.onnx_graph.symbols.lengths import extent, graph_inputs, length_roles, new_tokens
 
 MASKS = ("attention_mask", "decoder_attention_mask")
 SCATTERS = ("ScatterND", "ScatterElements")
@@ -89,8 +89,7 @@ def _buffers(graph: Graph) -> set[str]:
     return {
         name
         for node in graph.nodes
-        if (operands := cache_operands(node))
-        and any(index < len(node.inputs) and node.inputs[index] for index in operands.lengths)
+        if any(index < len(node.inputs) and node.inputs[index] for index in length_roles(node))
         for name in node.inputs
     }
 
@@ -176,7 +175,7 @@ def total_lengths(model: onnx.ModelProto) -> dict[str, str]:
     Exporters give such a dimension a name of its own (``s12``), because they do not see that it is the sum of two
     others. If an operator reads the valid length of a buffer, the dimension is no such sum.
     """
-    if any(cache_operands(node) in CACHES.values() for node in model.graph.node):
+    if any(map(length_roles, model.graph.node)):
         return {}
     inputs, outputs = graph_inputs(model), {value.name: value for value in model.graph.output}
     new = new_tokens(inputs)

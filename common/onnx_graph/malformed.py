@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 
+from common.graphs.graph import Node
 from common.messages.errors import PipelineError
 from common.messages.names import quoted, shown
 
@@ -22,9 +23,9 @@ class MalformedNodeError(PipelineError):
     """A node whose operands, attributes or bodies its operator does not allow."""
 
     def __init__(
-        self, name: str, op_type: str, problem: str, remedy: str = "onnx.checker says what is wrong with the model"
+        self, node: Node | onnx.NodeProto, problem: str, remedy: str = "onnx.checker says what is wrong with the model"
     ) -> None:
-        super().__init__(f"node {quoted(name)}", f"not a valid {shown(op_type)} ({problem})", remedy)
+        super().__init__(f"node {quoted(node.name)}", f"not a valid {shown(node.op_type)} ({problem})", remedy)
 
 
 @contextlib.contextmanager

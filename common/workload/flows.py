@@ -66,13 +66,9 @@ def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], execu
     """
     position = {name: index for index, name in enumerate(executed)}
     finished = [max((position[name] for name in cost.executed_nodes), default=-1) for cost in costs]
-    waits: dict[int, list[int]] = {}
-    for flow in flows:
-        if flow.producer is not None:
-            for consumer in flow.consumers:
-                waits.setdefault(consumer, []).append(flow.producer)
-    for index in range(len(costs)):  # the groups are in an order in which they can run
-        finished[index] = max(finished[index], *(finished[before] for before in waits.get(index, [])), -1)
+    waits = ((flow.producer, consumer) for flow in flows if flow.producer is not None for consumer in flow.consumers)
+    for before, after in sorted(waits):  # the groups are in an order in which they can run
+        finished[after] = max(finished[after], finished[before])
     return sorted(range(len(costs)), key=finished.__getitem__)
 
 

@@ -145,15 +145,15 @@ def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: o
     if not has_schema(node.op_type, opsets.get(node.domain, 0), node.domain):
         return
     if node.op_type == "Einsum" and any(not EQUATION.fullmatch(attribute.s) for attribute in node.attribute):
-        raise MalformedNodeError(node.name, node.op_type, "its equation")
+        raise MalformedNodeError(node, "its equation")
     if any(attribute.name == "axis" and attribute.i not in AXES for attribute in node.attribute):
-        raise MalformedNodeError(node.name, node.op_type, "its axis")
+        raise MalformedNodeError(node, "its axis")
     try:
         onnx.checker.check_node(_without_payloads(node), context)
     except onnx.checker.ValidationError as error:
-        raise MalformedNodeError(node.name, node.op_type, str(error).splitlines()[0]) from error
+        raise MalformedNodeError(node, str(error).splitlines()[0]) from error
     except UnicodeDecodeError:  # the error quotes an attribute that is not text
-        raise MalformedNodeError(node.name, node.op_type, "its operands or attributes") from None
+        raise MalformedNodeError(node, "its operands or attributes") from None
 
 
 def _without_payloads(node: onnx.NodeProto) -> onnx.NodeProto:

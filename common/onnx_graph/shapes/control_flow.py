@@ -85,13 +85,9 @@ def _enter(state: InferenceState, body: Region) -> None:
     infer_region(state, body)
 
 
-def _malformed(node: onnx.NodeProto, problem: str) -> MalformedNodeError:
-    return MalformedNodeError(node.name, node.op_type, problem)
-
-
 def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
     if value.size != 1 or value.dtype.kind not in "biu":
-        raise _malformed(node, f"its {role} is not a single integer or boolean")
+        raise MalformedNodeError(node, f"its {role} is not a single integer or boolean")
     return int(value.item())
 
 
@@ -99,9 +95,9 @@ def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Regi
     """Infer the branch that is taken; if the condition is unknown, infer what holds for both."""
     results = {body.attribute: len(body.outputs) for body in bodies}
     if results.keys() != {"then_branch", "else_branch"} or not node.input:
-        raise _malformed(node, "its condition or one of its branches is missing")
+        raise MalformedNodeError(node, "its condition or one of its branches is missing")
     if min(results.values()) < len(node.output):
-        raise _malformed(node, f"it has {len(node.output)} outputs, a branch of it {min(results.values())}")
+        raise MalformedNodeError(node, f"it has {len(node.output)} outputs, a branch of it {min(results.values())}")
     condition = state.values.find(node.input[0])
     taken = None
     if condition is not None:
@@ -135,7 +131,7 @@ def _infer_loop(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
     body, states = bodies[0], max(len(node.input) - LOOP_PARAMETERS, 0)
     stacked, scanned = node.output[states:], body.outputs[1 + states :]
     if len(body.inputs) < LOOP_PARAMETERS or len(body.outputs) <= states or len(stacked) != len(scanned):
-        raise _malformed(node, f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs")
+        raise MalformedNodeError(node, f"its body has {len(body.inputs)} inputs and {len(body.outputs)} outputs")
     limit, condition = ([*node.input[:LOOP_PARAMETERS], "", ""])[:LOOP_PARAMETERS]
     initial = [state.types.get(name, UNKNOWN) for name in node.input[LOOP_PARAMETERS:]]
     scalars: list[ValueType] = [TensorType(onnx.TensorProto.INT64, ()), TensorType(onnx.TensorProto.BOOL, ())]
@@ -214,9 +210,9 @@ def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
     attributes = {attribute.name: attribute for attribute in node.attribute}
     scanned = attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0
     if not 0 < scanned <= len(node.input):
-        raise _malformed(node, f"it has {len(node.input)} operands and scans {scanned}")
+        raise MalformedNodeError(node, f"it has {len(node.input)} operands and scans {scanned}")
     if len(body.outputs) != len(node.output):
-        raise _malformed(node, f"it has {len(node.output)} outputs, its body {len(body.outputs)}")
+        raise MalformedNodeError(node, f"it has {len(node.output)} outputs, its body {len(body.outputs)}")
     states = len(node.input) - scanned
     operands = [state.tensor_type(name) for name in node.input]
     axes = _axes(node, "scan_input_axes", scanned)
@@ -236,7 +232,7 @@ def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
 def _axes(node: onnx.NodeProto, name: str, count: int) -> list[int]:
     axes = next((list(attribute.ints) for attribute in node.attribute if attribute.name == name), [0] * count)
     if len(axes) != count:
-        raise _malformed(node, f"{name} names {len(axes)} axes for {count} tensors")
+        raise MalformedNodeError(node, f"{name} names {len(axes)} axes for {count} tensors")
     return axes
 
 
@@ -244,7 +240,7 @@ def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, T
     if operand.shape is None:
         return None, operand
     if not operand.shape:
-        raise _malformed(node, "it scans a scalar")
+        raise MalformedNodeError(node, "it scans a scalar")
     axis %= len(operand.shape)
     slice_shape = operand.shape[:axis] + operand.shape[axis + 1 :]
     return operand.shape[axis], TensorType(operand.element_type, slice_shape)

@@ -88,7 +88,7 @@ def _require_whole_reshapes(region: Region, state: InferenceState) -> None:
         if sizes is not None and sizes.size and (sizes > 0).all() and read.element_count != math.prod(map(int, sizes)):
             problem = f"makes {sizes.tolist()} of {list(read.shape or ())}, which has another number of elements"
             remedy = "the exporter has fixed a size: give that size with <dim>, or export the model again"
-            raise MalformedNodeError(node.name, "Reshape", problem, remedy)
+            raise MalformedNodeError(node, problem, remedy)
 
 
 def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:

@@ -129,7 +129,7 @@ def require_allowed(state: InferenceState, node: onnx.NodeProto, fixed: Containe
     try:
         _inferred_by_schema(node, types, values, tuple(state.opsets.items()))
     except INVALID as error:
-        raise MalformedNodeError(node.name, node.op_type, _REASON.sub("", str(error).strip().splitlines()[0])) from None
+        raise MalformedNodeError(node, _REASON.sub("", str(error).strip().splitlines()[0])) from None
 
 
 def _of_rank(known: ValueType, is_fixed: bool) -> ValueType:

@@ -43,13 +43,7 @@ class Values:
 
     def find(self, name: str) -> Array | None:
         """Return the value of a tensor, or None. Chains of nodes may be long, so this does not recurse."""
-        value = self._evaluated(name)
-        return value if isinstance(value, np.ndarray) else None
-
-    def _evaluated(self, name: str) -> Value | None:
-        if name in self.known:
-            return self.known[name]
-        waiting, entered = [name], set[str]()
+        waiting, entered = [] if name in self.known else [name], set[str]()
         while waiting:
             current = waiting[-1]
             needed = [operand for operand in self._needed(current) if operand not in self.known]
@@ -59,7 +53,8 @@ class Values:
             else:  # a name that still needs others after it was entered cannot be evaluated, or depends on itself
                 waiting.pop()
                 self.known.setdefault(current, None if needed else self._value(current))
-        return self.known[name]
+        value = self.known[name]
+        return value if isinstance(value, np.ndarray) else None
 
     def _needed(self, name: str) -> list[str]:
         node = self._writers.get(name)

@@ -27,28 +27,18 @@ Role = Literal["total", "last", "past", "mask"]
 Term = str | int  # a dimension, or a number
 
 
-@dataclass(frozen=True, slots=True)
-class CacheOperands:
-    """The role of each operand that is a length (the decisive one is first), and where the operator's cache is.
-
-    ``past`` is the operand of the past keys, whose length is an axis ``axis``; ``present`` is the output of all keys.
-    """
-
-    lengths: Mapping[int, Role]
-    past: int | None = None
-    axis: int = 2
-    present: int = 1
-
-
-CACHES: Mapping[tuple[str, str], CacheOperands] = {
-    (MICROSOFT, "GroupQueryAttention"): CacheOperands({6: "total", 5: "last"}, past=3),
-    (MICROSOFT, "MultiHeadAttention"): CacheOperands({8: "past"}),
-    (MICROSOFT, "DecoderMaskedMultiHeadAttention"): CacheOperands({7: "past"}),
-    (MICROSOFT, "Attention"): CacheOperands({6: "past"}),
-    (MICROSOFT, "DecoderMaskedSelfAttention"): CacheOperands({6: "past"}),
-    (ONNX, "Attention"): CacheOperands({6: "total"}),
-    (ONNX, "TensorScatter"): CacheOperands({2: "past"}),
+# The role of each operand that is a length; the decisive one is first.
+LENGTHS: Mapping[tuple[str, str], Mapping[int, Role]] = {
+    (MICROSOFT, "GroupQueryAttention"): {6: "total", 5: "last"},
+    (MICROSOFT, "MultiHeadAttention"): {8: "past"},
+    (MICROSOFT, "DecoderMaskedMultiHeadAttention"): {7: "past"},
+    (MICROSOFT, "Attention"): {6: "past"},
+    (MICROSOFT, "DecoderMaskedSelfAttention"): {6: "past"},
+    (ONNX, "Attention"): {6: "total"},
+    (ONNX, "TensorScatter"): {2: "past"},
 }
+# The operator whose cache may grow: operand of the past keys, output of all keys, and axis of the tokens.
+GROWING, PAST, PRESENT, TOKENS = "GroupQueryAttention", 3, 1, 2
 PASSED_ON = frozenset({"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"})  # operators that keep a length
 # The branch of optimum's merged decoders that reads caches (optimum/onnx/graph_transformations.py), and the scores of
 # all tokens (num_logits_to_keep of transformers' forward).
@@ -88,11 +78,11 @@ def length_inputs(model: onnx.ModelProto) -> dict[str, LengthInput]:
     """Return the inputs that are lengths of a cache, masks of which a graph makes one, and ``CONSTANTS``, by name."""
     inputs = graph_inputs(model)
     found = {name: LengthInput(name, (number,)) for name, number in CONSTANTS.items() if name in inputs}
-    readers = [(node, operands) for node in model.graph.node if (operands := cache_operands(node))]
+    readers = [(node, roles) for node in model.graph.node if (roles := length_roles(node))]
     writers = {name: node for node in model.graph.node for name in node.output} if readers else {}
-    for node, operands in readers:
-        total = _grown(model, node, operands, inputs)
-        for name, role in _lengths(node, operands, writers, inputs):
+    for node, roles in readers:
+        total = _grown(model, node, inputs)
+        for name, role in _lengths(node, roles, writers, inputs):
             if total is None and role == "total":  # the first length of a node names the dimension
                 total = (name,)
             found.setdefault(name, LengthInput(name, _terms(name, role, total)))
@@ -108,19 +98,19 @@ def _terms(name: str, role: Role, total: tuple[Term, ...] | None) -> tuple[Term,
     return total if role == "total" else (*total, -1)
 
 
-def cache_operands(node: onnx.NodeProto | Node) -> CacheOperands | None:
-    """Return the lengths and the cache of an operator that has some."""
-    return CACHES.get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
+def length_roles(node: onnx.NodeProto | Node) -> Mapping[int, Role]:
+    """Return the role of each operand of a node that is a length."""
+    return LENGTHS.get(("" if node.domain == "ai.onnx" else node.domain, node.op_type), {})
 
 
 def _lengths(
     node: onnx.NodeProto,
-    operands: CacheOperands,
+    roles: Mapping[int, Role],
     writers: Mapping[str, onnx.NodeProto],
     inputs: Mapping[str, onnx.ValueInfoProto],
 ) -> Iterator[tuple[str, Role]]:
     """Yield the graph inputs behind the length operands with their roles: that of a sum is to be its mask."""
-    for index, role in operands.lengths.items():
+    for index, role in roles.items():
         if index < len(node.input) and node.input[index]:
             name, passed = _origin(node.input[index], writers)
             if name not in inputs:
@@ -143,20 +133,20 @@ def _origin(name: str, writers: Mapping[str, onnx.NodeProto]) -> tuple[str, set[
 
 
 def _grown(
-    model: onnx.ModelProto, node: onnx.NodeProto, operands: CacheOperands, inputs: Mapping[str, onnx.ValueInfoProto]
+    model: onnx.ModelProto, node: onnx.NodeProto, inputs: Mapping[str, onnx.ValueInfoProto]
 ) -> tuple[Term, ...] | None:
     """Return the total length of a cache that grows, as terms; None where past and present may share a buffer."""
-    if operands.past is None:
+    if node.op_type != GROWING:
         return None
     new = new_tokens(inputs)
-    past_name = node.input[operands.past] if operands.past < len(node.input) else ""
+    past_name = node.input[PAST] if len(node.input) > PAST else ""
     if not past_name:
         return (new,) if new is not None else None
     outputs = {value.name: value for value in model.graph.output}
-    present_name = node.output[operands.present] if operands.present < len(node.output) else ""
+    present_name = node.output[PRESENT] if len(node.output) > PRESENT else ""
     if past_name not in inputs or present_name not in outputs or new is None:
         return None
-    past, present = (extent(value, operands.axis) for value in (inputs[past_name], outputs[present_name]))
+    past, present = (extent(value, TOKENS) for value in (inputs[past_name], outputs[present_name]))
     return (past, new) if past not in (None, present) and past is not None else None
 
 
@@ -202,8 +192,7 @@ def longest(value: Array | None) -> int | None:
 
 
 def length_operands(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    readers = [(node, operands) for node in nodes if (operands := cache_operands(node))]
-    operands_of = ((node.input, index) for node, operands in readers for index in operands.lengths)
+    operands_of = ((node.input, index) for node in nodes for index in length_roles(node))
     return [*dict.fromkeys(names[index] for names, index in operands_of if index < len(names) and names[index])]
 
 

@@ -72,7 +72,7 @@ class Operation:
     outputs: tuple[Tensor | None, ...]
 
     def malformed(self, problem: str) -> MalformedNodeError:
-        return MalformedNodeError(self.node.name, self.node.op_type, problem)
+        return MalformedNodeError(self.node, problem)
 
     def shape(self, index: int, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
         """Return the shape of operand ``index``, which must have ``rank`` dimensions, or at least ``least``."""
