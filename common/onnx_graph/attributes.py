@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -239,18 +238,10 @@ def _are_numbers(*extents: object) -> bool:
     return all(isinstance(extent, int) for extent in extents)
 
 
-class NodeWindow(NamedTuple):
-    """The window of a convolution or a pool; empty lists and None without one."""
+def window(graph: Graph, node: Node) -> tuple[list[int], list[int], int | None]:
+    """Return kernel shape, strides and groups of a convolution or a pool; empty lists and None without a window.
 
-    kernel_shape: list[int]
-    strides: list[int]
-    groups: int | None
-
-
-def window(graph: Graph, node: Node) -> NodeWindow:
-    """Return the window of a node. A negative size of it is a MalformedNodeError.
-
-    ONNX's inference looks at it only where it knows the operands.
+    A negative size is a MalformedNodeError. ONNX's inference looks at it only where it knows the operands.
     """
     kernel = integers(node.attributes, "kernel_shape")
     operand = CONVOLUTION_WEIGHT.get(node.op_type)
@@ -263,7 +254,7 @@ def window(graph: Graph, node: Node) -> NodeWindow:
             raise MalformedNodeError(node, "its kernel_shape or strides are negative")
         kernel = []  # an own operator may mean anything by these names
     groups = node.attributes.get("group", 1) if operand is not None else None
-    return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)
+    return kernel, strides if kernel else [], groups if isinstance(groups, int) else None
 
 
 def transposed(shape: tuple[Dim, ...], side: str, attribute: Callable[[str, object], object]) -> tuple[Dim, ...]:

@@ -91,27 +91,9 @@ def _convolution(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     source = _channels_first(data, channels[0], row)
     result = _channels_first(_results(row)[0], channels[1], row)
     windows = (source[2:], result[2:], weight[2:], row["strides"], dilations)
-    (in_height, in_width), (out_height, out_width), kernel, strides, steps = map(_folded, windows)
-    return (
-        Convolution(
-            batch=source[0],
-            in_channels=channels[0],
-            in_height=in_height,
-            in_width=in_width,
-            out_channels=channels[1],
-            out_height=out_height,
-            out_width=out_width,
-            kernel_height=kernel[0],
-            kernel_width=kernel[1],
-            stride_height=strides[0],
-            stride_width=strides[1],
-            groups=groups,
-            is_transposed=transposed,
-            dilation_height=steps[0],
-            dilation_width=steps[1],
-            axes=len(source) - 2,
-        ),
-    )
+    in_map, out_map, kernel, strides, steps = map(_folded, windows)
+    maps = (source[0], channels[0], *in_map, channels[1], *out_map)
+    return (Convolution(*maps, *kernel, *strides, groups, transposed, *steps, axes=len(source) - 2),)
 
 
 def _channels_first(shape: Shape, channels: int, row: OpMetricsRow) -> Shape:
@@ -134,11 +116,9 @@ def _pooling(row: OpMetricsRow, graph: SourceGraph) -> Layers:
         return None
     if not _are_per_axis(len(source) - 2, row["kernel_shape"], row["strides"], row["attributes"].get("dilations")):
         return None
-    in_height, in_width = _folded(source[2:])
-    out_height, out_width = _folded(result[2:])
     axes, kernel = len(source) - 2, _folded(row["kernel_shape"] or source[2:])
     strides, dilations = _folded(row["strides"] or source[2:]), _folded(row["attributes"].get("dilations"))
-    maps = (source[0], source[1], in_height, in_width, out_height, out_width)
+    maps = (source[0], source[1], *_folded(source[2:]), *_folded(result[2:]))
     return (Pooling(*maps, *kernel, *strides, axes, *dilations, op_type=row["op_type"]),)
 
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.messages.errors import PipelineError, UnusableValueError
-from common.onnx_graph.attributes import NodeWindow, window
+from common.onnx_graph.attributes import window
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.types import dtype_name, element_bits
 from common.onnx_graph.work import measure
@@ -192,9 +192,9 @@ def test_the_window_falls_back_on_the_weight_and_on_defaults():
     weights = {"w": np.zeros((7, 3, 3, 5), np.float32)}
     graph, loaded = load(model(nodes, {"x": (1, 3, 13, 17)}, {"y": None}, weights))
     assert [window(graph, node) for node in loaded] == [
-        NodeWindow(kernel_shape=[3, 5], strides=[1, 1], groups=1),
-        NodeWindow(kernel_shape=[2, 3], strides=[2, 1], groups=None),
-        NodeWindow(kernel_shape=[], strides=[], groups=None),
+        ([3, 5], [1, 1], 1),
+        ([2, 3], [2, 1], None),
+        ([], [], None),
     ]
 
 

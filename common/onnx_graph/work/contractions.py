@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -16,32 +15,13 @@ from common.onnx_graph.work.registry import (
     QUANTIZE_DYNAMICALLY,
     REQUANTIZE,
     Cost,
+    Formula,
     Gemm,
     Operation,
     broadcast,
     contraction,
     formula,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MatMulForm:
-    """A matrix product: its right operand, its FLOPs per output, and the optional operands that add one each."""
-
-    right: int = 1
-    flops: int = 0
-    addends: tuple[int, ...] = ()
-
-
-MATMULS = {
-    (ONNX, "MatMul"): MatMulForm(),
-    (ONNX, "MatMulInteger"): MatMulForm(),
-    (MICROSOFT, "MatMulInteger16"): MatMulForm(),
-    (ONNX, "QLinearMatMul"): MatMulForm(right=3, flops=REQUANTIZE),
-    (MICROSOFT, "QOrderedMatMul"): MatMulForm(right=2, flops=REQUANTIZE, addends=(5, 6)),
-    (MICROSOFT, "MatMulIntegerToFloat"): MatMulForm(flops=DEQUANTIZE, addends=(6,)),
-    (MICROSOFT, "GemmFastGelu"): MatMulForm(flops=GELU, addends=(2,)),
-}
 
 
 def _matmul(left: tuple[Count, ...], right: tuple[Count, ...], flops: int = 0) -> Cost:
@@ -58,19 +38,29 @@ def _matmul(left: tuple[Count, ...], right: tuple[Count, ...], flops: int = 0) -
     return contraction(gemm, flops * batch * rows * columns)
 
 
-def _count_matmul(operation: Operation, form: MatMulForm) -> Cost:
-    left, right = operation.shape(0, least=1), operation.shape(form.right, least=1)
-    return _matmul(left, right, form.flops + operation.present(form.addends))
+def _count_matmul(operation: Operation, right: int = 1, flops: int = 0, addends: tuple[int, ...] = ()) -> Cost:
+    """Count a product with operand ``right``, its FLOPs per output, and one for each optional operand ``addends``."""
+    shapes = operation.shape(0, least=1), operation.shape(right, least=1)
+    return _matmul(*shapes, flops + operation.present(addends))
 
 
-for (_domain, _op_type), _form in MATMULS.items():
-    formula(_op_type, domains=(_domain,))(partial(_count_matmul, form=_form))
+MATMULS: dict[tuple[str, str], Formula] = {
+    (ONNX, "MatMul"): _count_matmul,
+    (ONNX, "MatMulInteger"): _count_matmul,
+    (MICROSOFT, "MatMulInteger16"): _count_matmul,
+    (ONNX, "QLinearMatMul"): partial(_count_matmul, right=3, flops=REQUANTIZE),
+    (MICROSOFT, "QOrderedMatMul"): partial(_count_matmul, right=2, flops=REQUANTIZE, addends=(5, 6)),
+    (MICROSOFT, "MatMulIntegerToFloat"): partial(_count_matmul, flops=DEQUANTIZE, addends=(6,)),
+    (MICROSOFT, "GemmFastGelu"): partial(_count_matmul, flops=GELU, addends=(2,)),
+}
+for (_domain, _op_type), _formula in MATMULS.items():
+    formula(_op_type, domains=(_domain,))(_formula)
 
 
 @formula("DynamicQuantizeMatMul", domains=(MICROSOFT,))
 def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
     """Quantize A (5 FLOPs per element), scale the integer product (2 per output), add an optional bias."""
-    cost = _count_matmul(operation, MatMulForm(flops=DEQUANTIZE, addends=(4,)))
+    cost = _count_matmul(operation, flops=DEQUANTIZE, addends=(4,))
     return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0))
 
 
