@@ -10,7 +10,6 @@ import argparse
 import io
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -77,7 +76,7 @@ def analyse(runs: Recorder) -> Iterator[str]:
     yield "run_latency.csv"
     series = RunSeries(False, numbers, starts_s, latencies_us)
     rows = disturbances([series], [*events(float(starts_s[0]), float(starts_s[-1]))])
-    write_csv("run_disturbances", conform("run_disturbances", frame_of(map(asdict, rows))), Discarding())
+    write_csv("run_disturbances", conform("run_disturbances", frame_of(rows)), Discarding())
     yield "run_disturbances.csv"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from common.bottlenecks.executed_nodes import ExecutedGraph
+from common.graphs.grouping import grouped
 from common.graphs.operators import ACTIVATIONS, ADDITIONS, ARITHMETIC
 from common.graphs.sums import total
 
@@ -22,12 +23,6 @@ class ElementWiseChain:
     between_bytes: int  # of the tensors between them, once
     merged_bytes: int  # of constants that could be joined to another constant of the chain
     all_bytes: int
-
-    @property
-    def unfused_share(self) -> float | None:
-        """The share of the bytes that one pass would still move: a tensor between two nodes is written and read."""
-        spared = 2 * self.between_bytes + self.merged_bytes
-        return max(0.0, 1 - spared / self.all_bytes) if self.all_bytes else None
 
 
 def element_wise_chains(graph: ExecutedGraph, selected: Set[str]) -> Iterator[ElementWiseChain]:
@@ -73,9 +68,8 @@ def _only_reader(graph: ExecutedGraph, name: str, within: Set[str]) -> str | Non
 
 def _groups(nodes: list[str], next_of: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield the nodes that lead to the same last node."""
-    members: dict[str, list[str]] = {}
     last_of: dict[str, str] = {}
     for name in reversed(nodes):  # readers come before what they read
         last_of[name] = last_of[next_of[name]] if name in next_of else name
-        members.setdefault(last_of[name], []).insert(0, name)
-    yield from (tuple(group) for group in reversed(members.values()))
+    groups = grouped((last, name) for name, last in last_of.items())
+    yield from (tuple(reversed(group)) for group in reversed(groups.values()))

@@ -11,6 +11,7 @@ from statistics import fmean, median
 
 from common.bottlenecks.executed_nodes import CPU
 from common.bottlenecks.rules import Facts
+from common.graphs.grouping import grouped
 from common.graphs.sums import ratio
 from common.table_rows import (
     HostSamplesRow,
@@ -71,18 +72,16 @@ def _early(summary: LatencySummaryDocument, runs: Iterable[RunLatencyRow]) -> Fi
     return {"early_median_us": median(faster), "early_share": median(faster) / p50_us} if faster else {}
 
 
-def _clocks(samples: Iterable[HostSamplesRow]) -> Figures:
+def _clocks(samples: Sequence[HostSamplesRow]) -> Figures:
     """Return the clock during the runs over the highest one that was seen, and how often clocks were throttled."""
-    by_quantity: dict[str, list[tuple[str, float]]] = {}
-    for row in samples:
-        by_quantity.setdefault(row["quantity"], []).append((row["phase"], row["value"]))
-    during = {name: [value for phase, value in of_one if phase == "run"] for name, of_one in by_quantity.items()}
+    seen = grouped((row["quantity"], row["value"]) for row in samples)
+    during = grouped((row["quantity"], row["value"]) for row in samples if row["phase"] == "run")
     shares = {
-        name: fmean(values) / max(value for _, value in by_quantity[name])
-        for name, values in during.items()
-        if name in CLOCKS and values and max(values) > 0
+        name: fmean(during[name]) / max(values)
+        for name, values in seen.items()
+        if name in CLOCKS and max(during.get(name, ()), default=0) > 0
     }
-    throttled = {name: fmean(values) for name, values in during.items() if name.startswith(THROTTLED) and values}
+    throttled = {name: fmean(during[name]) for name in seen if name.startswith(THROTTLED) and name in during}
     facts: Figures = {}
     if shares:
         facts |= {"clock_share": min(shares.values()), "clock": min(shares, key=lambda name: shares[name])}
@@ -111,9 +110,9 @@ def _faults(runs: Sequence[RunLatencyRow], events: Iterable[OsEventsRow]) -> Fig
 def _slow_runs(runs: Iterable[RunLatencyRow], disturbances: Iterable[RunDisturbancesRow]) -> Figures:
     """Return for each cause how many runs it made slow, and what it took of a run on average."""
     count = sum(not row["is_warmup"] for row in runs)
-    slow: dict[str, list[float]] = {}
-    for row in disturbances:
-        slow.setdefault(row["disturbance_cause"], []).append(row["excess_us"] * (row["explained_share"] or 0.0))
+    slow = grouped(
+        (row["disturbance_cause"], row["excess_us"] * (row["explained_share"] or 0.0)) for row in disturbances
+    )
     facts: Figures = {}
     for cause, excess in slow.items() if count else ():
         facts |= {f"{cause}_run_count": len(excess), f"{cause}_excess_us": sum(excess) / count}
@@ -121,15 +120,11 @@ def _slow_runs(runs: Iterable[RunLatencyRow], disturbances: Iterable[RunDisturba
 
 
 def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, object]]:
-    moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
+    halves = [[row["dram_read_bytes"], row["dram_write_bytes"]] for row in nodes]
+    moved = [None if pair == [None, None] else sum(size or 0 for size in pair) for pair in halves]
     total = sum(size or 0 for size in moved)
     return [
-        {
-            **row,
-            **_op_shares([row]),
-            "dram_bytes": size,
-            "dram_bytes_share": ratio(size, total),
-        }
+        {**row, **_op_shares([row]), "dram_bytes": size, "dram_bytes_share": ratio(size, total)}
         for row, size in zip(nodes, moved, strict=True)
     ]
 
@@ -149,23 +144,18 @@ def npu_run_facts(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow], summ
 def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, object]:
     """Return what a run waits for, its median and ends; the first run of a session powers the processor up."""
     later = [row for before, row in pairwise(runs) if row["session_index"] == before["session_index"]]
-    waits: dict[str, list[float]] = {}
-    wholes: list[float] = []
-    for row in later or runs:
-        parts = {
-            "vtcm_acquire": row["vtcm_acquire_us"],
-            "accelerator_wait": _difference(row["accelerator_us"], row["accelerator_busy_us"]),
-            "rpc": _difference(row["rpc_execute_us"], row["qnn_accelerator_us"]),
-        }
-        if row["qnn_execute_us"]:
-            wholes.append(row["qnn_execute_us"])
-        for name, value in parts.items():
-            if value is not None:
-                waits.setdefault(name, []).append(value)
+    counted = later or runs
+    waits: dict[str, list[float | None]] = {
+        "vtcm_acquire": [row["vtcm_acquire_us"] for row in counted],
+        "accelerator_wait": [_difference(row["accelerator_us"], row["accelerator_busy_us"]) for row in counted],
+        "rpc": [_difference(row["rpc_execute_us"], row["qnn_accelerator_us"]) for row in counted],
+    }
+    wholes = [row["qnn_execute_us"] for row in counted if row["qnn_execute_us"]]
     facts: dict[str, object] = {"qnn_execute_us": median(wholes)} if wholes else {}
-    for name, values in waits.items():
-        facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
-        facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None
+    for name, waited in waits.items():
+        if values := [value for value in waited if value is not None]:
+            facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
+            facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None
     return facts
 
 
@@ -177,11 +167,6 @@ def _op_shares(nodes: Sequence[NpuNodesRow]) -> dict[str, float | None]:
         "dma": sum(row["dma_op_count"] or 0 for row in nodes),
     }
     return {f"{unit}_op_share": ratio(count, total) for unit, count in counts.items()}
-
-
-def _sum(*values: int | None) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _difference(whole: float | None, part: float | None) -> float | None:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from common.bottlenecks.chains import ElementWiseChain, element_wise_chains
+from common.bottlenecks.chains import element_wise_chains
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
 from common.bottlenecks.rules import Chain, Facts, Rule, meets, number
 from common.bottlenecks.run_facts import npu_node_facts, npu_run_facts, run_facts
+from common.graphs.grouping import grouped
 from common.messages.host_doubts import EXPLAINED_GAP_US
 from common.table_rows import LatencySummaryDocument, Tables
 
@@ -83,10 +84,7 @@ def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) ->
 
 def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[RuleSubject]:
     """Yield the nodes of each operator type together: they have one cause and one remedy."""
-    by_type: dict[str, list[str]] = {}
-    for name in nodes:
-        by_type.setdefault(graph.types[name], []).append(name)
-    for of_type in by_type.values():
+    for of_type in grouped((graph.types[name], name) for name in nodes).values():
         group = _group(graph, of_type, "op_roofline", {})
         own = graph.nodes[of_type[0]].facts if len(of_type) == 1 else _shares(group.facts["op_roofline"])
         tables = dict.fromkeys((*group.facts, *own))
@@ -110,22 +108,16 @@ def _shares(sums: Mapping[str, object]) -> Facts:
 
 def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[RuleSubject]:
     """Yield the chains of equal operators together."""
-    alike: dict[str, list[ElementWiseChain]] = {}
-    for chain in element_wise_chains(graph, {*selected}):
-        alike.setdefault(" + ".join(graph.types[name] for name in chain.nodes), []).append(chain)
+    every = element_wise_chains(graph, {*selected})
+    alike = grouped((" + ".join(graph.types[name] for name in chain.nodes), chain) for chain in every)
     for operators, chains in alike.items():
-        whole = ElementWiseChain(
-            tuple(name for chain in chains for name in chain.nodes),
-            sum(chain.between_bytes for chain in chains),
-            sum(chain.merged_bytes for chain in chains),
-            sum(chain.all_bytes for chain in chains),
-        )
-        facts = {
-            "between_bytes": whole.between_bytes,
-            "merged_bytes": whole.merged_bytes,
-            "unfused_share": whole.unfused_share,
-        }
-        yield RuleSubject(operators, _group(graph, whole.nodes, "executed_edges", facts).facts, whole.nodes)
+        nodes = tuple(name for chain in chains for name in chain.nodes)
+        sizes = ((chain.between_bytes, chain.merged_bytes, chain.all_bytes) for chain in chains)
+        between, merged, moved = map(sum, zip(*sizes, strict=True))
+        # what one pass would still move: a tensor between two nodes is written and read
+        share = max(0.0, 1 - (2 * between + merged) / moved) if moved else None
+        facts = {"between_bytes": between, "merged_bytes": merged, "unfused_share": share}
+        yield RuleSubject(operators, _group(graph, nodes, "executed_edges", facts).facts, nodes)
 
 
 def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, object]) -> RuleSubject:
@@ -151,12 +143,11 @@ def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> It
     """
 
     def order(part: Sequence[str]) -> tuple[bool, float, str]:
-        return bool(_staying(graph, rule, part)), -_time_us(graph, part), part[0]
+        time_us = sum(graph.nodes[name].row["node_latency_us"] for name in part)
+        return bool(_staying(graph, rule, part)), -time_us, part[0]
 
-    parts = sorted(_parts(graph, set(conversions)), key=order)
-    alike: dict[frozenset[tuple[str, int]], list[list[str]]] = {}
-    for part in parts[1:]:
-        alike.setdefault(frozenset(Counter(graph.types[name] for name in part).items()), []).append(part)
+    parts = sorted(_parts(graph, set(conversions)), key=order)[1:]
+    alike = grouped((frozenset(Counter(graph.types[name] for name in part).items()), part) for part in parts)
     for islands in alike.values():
         inside = {name for part in islands for name in part}
         around = [name for name in conversions if inside & {*graph.readers[name], *graph.writers[name]}]
@@ -165,10 +156,6 @@ def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> It
             enclosed = {"enclosed_count": len(inside), "enclosed_types": dict(op_types.most_common())}
             group = _group(graph, around, "executed_edges", enclosed)
             yield replace(group, staying=_staying(graph, rule, sorted(inside)))
-
-
-def _time_us(graph: ExecutedGraph, nodes: Iterable[str]) -> float:
-    return sum((graph.nodes[name].row["node_latency_us"] for name in nodes), 0.0)
 
 
 def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
@@ -246,11 +233,9 @@ def _first(graph: ExecutedGraph, name: str) -> Facts:
 
 
 def _borders(graph: ExecutedGraph) -> Iterator[RuleSubject]:
-    crossing: dict[tuple[str, str], list[int | None]] = {}
-    for producer, consumer, size in graph.tensors:
-        pair = tuple(timed["provider"] if (timed := graph.nodes[name].timed) else "" for name in (producer, consumer))
-        if pair[0] != pair[1]:
-            crossing.setdefault((pair[0], pair[1]), []).append(size)
+    providers = {name: node.timed["provider"] if node.timed else "" for name, node in graph.nodes.items()}
+    sized = (((providers[producer], providers[consumer]), size) for producer, consumer, size in graph.tensors)
+    crossing = grouped((pair, size) for pair, size in sized if pair[0] != pair[1])
     for (before, after), sizes in crossing.items():
         known = [size for size in sizes if size is not None]
         facts = {"tensor_count": len(sizes), "tensor_bytes": sum(known) if known else None}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from common.latency.run import RunSeries
 from common.messages.errors import UnusableValueError
-from common.os_events.disturbance import Disturbance, disturbance_lines, disturbances
+from common.os_events.disturbance import disturbance_lines, disturbances
 from common.os_events.events import event_rows
 from common.os_events.recorder import OsEventRecorder
 from common.sensors.discover import available_sensors
@@ -99,17 +98,16 @@ class Observer:
         The runs are those of both series; slow profiled runs have node spans.
         """
         disturbed = disturbances(runs, self.events.events)
-        rows = cast("list[RunDisturbancesRow]", [asdict(disturbance) for disturbance in disturbed])
-        return rows, disturbance_lines(disturbed)
+        return disturbed, disturbance_lines(disturbed)
 
 
 def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[LoadDisturbancesRow], list[str]]:
     """Return slow calls of batches with what disturbed them, by the number of the batch, and the worst in words."""
     disturbed = disturbances(series, events.events)
-    rows = [{"load_batch_index": call.run_index, **_of_call(call)} for call in disturbed]
+    rows = [{"load_batch_index": call["run_index"], **_of_call(call)} for call in disturbed]
     notes = disturbance_lines(disturbed, noun="call") + (events.notes if disturbed else [])
     return cast("list[LoadDisturbancesRow]", rows), notes
 
 
-def _of_call(disturbance: Disturbance) -> dict[str, Any]:
-    return {name: value for name, value in asdict(disturbance).items() if name not in OF_RUNS}
+def _of_call(disturbance: RunDisturbancesRow) -> dict[str, Any]:
+    return {name: value for name, value in disturbance.items() if name not in OF_RUNS}

@@ -56,5 +56,5 @@ class SlowRuns:
         starts_s = (ends_ns - durations_ns) / 1e9
         series = RunSeries(False, np.arange(count - len(ends_ns), count), starts_s, durations_ns / 1e3)
         slowed = disturbances([series], events)
-        worst = sorted(slowed, key=lambda row: row.excess_us)[-KEPT:]
+        worst = sorted(slowed, key=lambda row: row["excess_us"])[-KEPT:]
         self.lines.extendleft(disturbance_line(row) for row in worst)

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import psutil
 
-from common.os_events.events import INCOMPLETE, EventKind, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, Clock, EventKind, EventLog, OsEvent
 
 resource: ModuleType | None
 try:
@@ -26,8 +26,6 @@ except ImportError:  # Windows
 # short runs too few are affected to move the 99th percentile. Ten minutes of either fit into the log.
 LONG_RUN_S = 0.02
 READ_PERIOD_S = 0.1
-
-Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from common.graphs.grouping import grouped
 from common.latency.run import Run, RunSeries
 from common.latency.slow_runs import slow_limit_us
 from common.os_events.events import INTERVALS, OsEvent
 from common.os_events.run_events import Competitor, RunEvents, events_by_run, node_hit, union_us
+from common.table_rows import RunDisturbancesRow
 
 STARVED_SHARE = 0.9  # of the latency: a thread without a processor for longer usually does no work
 LEAST_EXPLAINED_SHARE = 0.1  # below this share, something else must have slowed the run
@@ -28,47 +29,16 @@ LEAST_EXPLAINED_SHARE = 0.1  # below this share, something else must have slowed
 # Time that a run of a series usually loses, in µs: in all, and by competitor.
 Usual = tuple[float, Mapping[Competitor, float]]
 Cause = Literal["other_process", "own_thread", "unnamed_process", "hypervisor", "page_fault", "none_recorded"]
-_WITHOUT_NAME: dict[Cause, str] = {
+_WITHOUT_NAME = {
     "unnamed_process": "another process ran; with tracefs it would be named",
-    "page_fault": "it waited for pages from disk ({row.major_fault_count} major faults)",
+    "page_fault": "it waited for pages from disk ({row[major_fault_count]} major faults)",
     "hypervisor": "no other process ran; the hypervisor took {stolen:.0f} ms of processor time around the run",
     "none_recorded": "no other process ran; possible causes: this process was stopped, the clock frequency, the host "
     "of a virtual machine, memory",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Disturbance:
-    """A slow run and its likely cause; the fields are columns of run_disturbances.
-
-    Args:
-        lost_us: time in which at least one thread of this process had no processor.
-        other_process: of the competitor, the thread that ran instead for the most time beyond what it usually takes;
-            None if unknown. Processor and thread are those of the longest interval that it took.
-        hit_us: overlap of the node that was hit with these intervals.
-    """
-
-    is_profiled: bool
-    run_index: int
-    latency_us: float
-    excess_us: float
-    lost_us: float
-    usual_lost_us: float
-    explained_share: float
-    disturbance_cause: Cause
-    other_process: str | None = None
-    other_process_id: int | None = None
-    other_us: float | None = None
-    processor_index: int | None = None
-    thread_id: int | None = None
-    is_main_thread: bool = False
-    hit_node: str | None = None
-    hit_us: float | None = None
-    stolen_us: float = 0.0
-    major_fault_count: int = 0
-
-
-def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list[Disturbance]:
+def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list[RunDisturbancesRow]:
     """Return every slow run with its likely cause, by time; events may be in any order.
 
     There is one series of runs after the warm-up per session; they do not overlap.
@@ -77,7 +47,7 @@ def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list
     return [row for _, row in sorted(slow_runs, key=lambda pair: pair[0])]
 
 
-def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float, Disturbance]]:
+def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float, RunDisturbancesRow]]:
     """Return the slow runs of a series, each with its start.
 
     There may be a million other runs. Only the time that each of them lost is computed.
@@ -98,10 +68,11 @@ def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float
 
 def _starved(others: RunSeries, intervals: Sequence[OsEvent]) -> frozenset[int]:
     """Return the threads that have no processor for nearly all of the median run that is not slow."""
-    shares: dict[int, list[float]] = {}
-    for run, near in zip(others.runs(), events_by_run(others.runs(), intervals), strict=True):
-        for thread_id, lost in near.by_thread().items():
-            shares.setdefault(thread_id, []).append(union_us(lost) / run.latency_us)
+    shares = grouped(
+        (thread_id, union_us(lost) / run.latency_us)
+        for run, near in zip(others.runs(), events_by_run(others.runs(), intervals), strict=True)
+        for thread_id, lost in near.by_thread().items()
+    )
     medians = {thread_id: _median_over(parts, len(others)) for thread_id, parts in shares.items()}
     return frozenset(thread_id for thread_id, share in medians.items() if share > STARVED_SHARE)
 
@@ -122,7 +93,7 @@ def _median_over(amounts: Sequence[float], run_count: int) -> float:
     return float(np.median(np.pad(amounts, (0, run_count - len(amounts)))))
 
 
-def _explain(run: Run, near: RunEvents, excess_us: float, usual: Usual, is_traced: bool) -> Disturbance:
+def _explain(run: Run, near: RunEvents, excess_us: float, usual: Usual, is_traced: bool) -> RunDisturbancesRow:
     usual_us, usual_by_competitor = usual
     share = min(1.0, max(0.0, (near.lost_us - usual_us) / excess_us))
     by_competitor = near.by_competitor()
@@ -134,26 +105,26 @@ def _explain(run: Run, near: RunEvents, excess_us: float, usual: Usual, is_trace
     intervals = by_competitor[competitor] if competitor else []
     longest = max(intervals, key=lambda interval: interval.length_us, default=None)
     node, hit_us = node_hit(run.node_spans, intervals)
-    return Disturbance(
-        is_profiled=run.is_profiled,
-        run_index=run.run_index,
-        latency_us=run.latency_us,
-        excess_us=excess_us,
-        lost_us=near.lost_us,
-        usual_lost_us=usual_us,
-        explained_share=share,
-        disturbance_cause=_cause(near, competitor, share, is_traced),
-        other_process=competitor.name if competitor else None,
-        other_process_id=competitor.thread_id if competitor else None,
-        other_us=union_us(intervals) if competitor else None,
-        processor_index=longest.event.processor_index if longest else None,
-        thread_id=longest.event.thread_id if longest else None,
-        is_main_thread=bool(longest and longest.event.is_main_thread),
-        hit_node=node,
-        hit_us=hit_us if node is not None else None,
-        stolen_us=near.stolen_us,
-        major_fault_count=near.count("major_fault"),
-    )
+    return {
+        "is_profiled": run.is_profiled,
+        "run_index": run.run_index,
+        "latency_us": run.latency_us,
+        "excess_us": excess_us,
+        "lost_us": near.lost_us,
+        "usual_lost_us": usual_us,
+        "explained_share": share,
+        "disturbance_cause": _cause(near, competitor, share, is_traced),
+        "other_process": competitor.name if competitor else "",
+        "other_process_id": competitor.thread_id if competitor else None,
+        "other_us": union_us(intervals) if competitor else None,
+        "processor_index": longest.event.processor_index if longest else None,
+        "thread_id": longest.event.thread_id if longest else None,
+        "is_main_thread": bool(longest and longest.event.is_main_thread),
+        "hit_node": node or "",
+        "hit_us": hit_us if node is not None else None,
+        "stolen_us": near.stolen_us,
+        "major_fault_count": near.count("major_fault"),
+    }
 
 
 def _cause(near: RunEvents, competitor: Competitor | None, share: float, is_traced: bool) -> Cause:
@@ -169,26 +140,26 @@ def _cause(near: RunEvents, competitor: Competitor | None, share: float, is_trac
     return "none_recorded"
 
 
-def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5, noun: str = "run") -> list[str]:
+def disturbance_lines(rows: Sequence[RunDisturbancesRow], limit: int = 5, noun: str = "run") -> list[str]:
     """Return a line for each of the worst runs, by excess, and one that counts the others; ``noun`` means a run."""
-    worst = sorted(rows, key=lambda row: row.excess_us, reverse=True)
+    worst = sorted(rows, key=lambda row: row["excess_us"], reverse=True)
     lines = [disturbance_line(row, noun) for row in worst[:limit]]
     if left := worst[limit:]:
-        named = sum(row.disturbance_cause in ("other_process", "own_thread") for row in left)
+        named = sum(row["disturbance_cause"] in ("other_process", "own_thread") for row in left)
         lines.append(f"and {len(left)} more slow {noun}s, {named} of them caused by a known thread")
     return lines
 
 
-def disturbance_line(row: Disturbance, noun: str = "run") -> str:
+def disturbance_line(row: RunDisturbancesRow, noun: str = "run") -> str:
     """Return ``profiled run 17 (+8.1 ms): /conv1/Conv lost processor 1 for 7.9 ms to kworker/1:2 (211)``."""
-    series = f"profiled {noun}" if row.is_profiled else noun
-    return f"{series} {row.run_index} (+{1e-3 * row.excess_us:.3g} ms): {_cause_text(row)}"
+    series = f"profiled {noun}" if row["is_profiled"] else noun
+    return f"{series} {row['run_index']} (+{1e-3 * row['excess_us']:.3g} ms): {_cause_text(row)}"
 
 
-def _cause_text(row: Disturbance) -> str:
-    if row.disturbance_cause not in ("other_process", "own_thread"):
-        return _WITHOUT_NAME[row.disturbance_cause].format(row=row, stolen=1e-3 * row.stolen_us)
-    victim = row.hit_node or ("between nodes, it" if row.is_profiled else "it")
-    thread = "another thread of this process" if row.disturbance_cause == "own_thread" else row.other_process
-    lost = f"lost processor {row.processor_index} for {1e-3 * (row.other_us or 0.0):.3g} ms"
-    return f"{victim} {lost} to {thread} ({row.other_process_id})"
+def _cause_text(row: RunDisturbancesRow) -> str:
+    if row["disturbance_cause"] not in ("other_process", "own_thread"):
+        return _WITHOUT_NAME[row["disturbance_cause"]].format(row=row, stolen=1e-3 * row["stolen_us"])
+    victim = row["hit_node"] or ("between nodes, it" if row["is_profiled"] else "it")
+    thread = "another thread of this process" if row["disturbance_cause"] == "own_thread" else row["other_process"]
+    lost = f"lost processor {row['processor_index']} for {1e-3 * (row['other_us'] or 0.0):.3g} ms"
+    return f"{victim} {lost} to {thread} ({row['other_process_id']})"

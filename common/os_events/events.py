@@ -7,7 +7,7 @@ may be timed meanwhile, use a recorder that parses the events later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -25,6 +25,7 @@ EventKind = Literal[
 ]
 INTERVALS: tuple[EventKind, ...] = ("preempted", "waited")  # a thread of this process could run and had no processor
 MAX_EVENTS = 100_000
+Clock = Callable[[], float]  # CLOCK_MONOTONIC in seconds
 INCOMPLETE = "os_events: incomplete: "  # prefix of the notes that say which events are missing
 
 
@@ -35,29 +36,26 @@ class OsEvent:
     ``preempted`` and ``waited`` are intervals in which a thread of this process could run and had no processor. The
     first begins when the thread is switched out while runnable, the second when it is woken; both end when it is
     switched in. The other kinds are counts for the process (``stolen``: for the machine) since the previous reading.
-
-    Args:
-        time_s: start, on the clock of ``time.perf_counter``.
-        event_count: None for a kind without a number.
-        is_main_thread: whether the thread started the recorder and calls the runtime.
-        other_process: of the thread that ran there for most of the interval; None if unknown.
-        crowding_process: of a thread that held another processor for most of the interval; None if there is none.
     """
 
     event_kind: EventKind
-    time_s: float
+    time_s: float  # start, on the clock of ``time.perf_counter``
     duration_us: float
-    event_count: int | None = None
+    event_count: int | None = None  # None for a kind without a number
     lost_us: float | None = None
     thread_id: int | None = None
-    is_main_thread: bool | None = None
+    is_main_thread: bool | None = None  # whether the thread started the recorder and calls the runtime
     processor_index: int | None = None
-    other_process: str | None = None
+    other_process: str | None = None  # of the thread that ran there for most of the interval; None if unknown
     other_process_id: int | None = None
     is_own_thread: bool | None = None
-    crowding_process: str | None = None
+    crowding_process: str | None = None  # of a thread that held another processor for most of the interval, if any
     crowding_process_id: int | None = None
     resident_bytes: int | None = None
+
+    @property
+    def end_s(self) -> float:
+        return self.time_s + 1e-6 * self.duration_us
 
 
 class EventRecorder(Protocol):

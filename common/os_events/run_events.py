@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from common.graphs.grouping import grouped
 from common.latency.run import NodeSpan, Run
 from common.os_events.events import INTERVALS, EventKind, OsEvent
 
@@ -73,11 +74,8 @@ class RunEvents:
         return sum(event.event_count or 0 for event in self.counts if event.event_kind == kind)
 
     def by_thread(self) -> dict[int, list[LostInterval]]:
-        intervals: dict[int, list[LostInterval]] = {}
-        for interval in self.intervals:
-            if interval.event.thread_id is not None:
-                intervals.setdefault(interval.event.thread_id, []).append(interval)
-        return intervals
+        pairs = ((interval.event.thread_id, interval) for interval in self.intervals)
+        return grouped((thread_id, interval) for thread_id, interval in pairs if thread_id is not None)
 
     def without(self, thread_ids: frozenset[int]) -> RunEvents:
         """Return these events without the intervals of some threads."""
@@ -85,11 +83,8 @@ class RunEvents:
         return RunEvents(kept, self.counts)
 
     def by_competitor(self) -> dict[Competitor, list[LostInterval]]:
-        intervals: dict[Competitor, list[LostInterval]] = {}
-        for interval in self.intervals:
-            if (competitor := interval.competitor) is not None:
-                intervals.setdefault(competitor, []).append(interval)
-        return intervals
+        pairs = ((interval.competitor, interval) for interval in self.intervals)
+        return grouped((competitor, interval) for competitor, interval in pairs if competitor is not None)
 
 
 def node_hit(spans: Iterable[NodeSpan], intervals: Sequence[LostInterval]) -> tuple[str | None, float]:
@@ -115,19 +110,15 @@ def events_by_run(runs: Iterable[Run], events: Iterable[OsEvent]) -> Iterator[Ru
     for run in runs:
         while waiting and waiting[0].time_s < run.end_s:
             lasting.append(waiting.popleft())
-        lasting = [event for event in lasting if _end_s(event) > run.start_s]
+        lasting = [event for event in lasting if event.end_s > run.start_s]
         yield _cut(lasting, run)
-
-
-def _end_s(event: OsEvent) -> float:
-    return event.time_s + 1e-6 * event.duration_us
 
 
 def _cut(events: Iterable[OsEvent], run: Run) -> RunEvents:
     near = RunEvents()
     for event in events:
         if event.event_kind in INTERVALS:
-            start_us, end_us = 1e6 * max(event.time_s, run.start_s), 1e6 * min(_end_s(event), run.end_s)
+            start_us, end_us = 1e6 * max(event.time_s, run.start_s), 1e6 * min(event.end_s, run.end_s)
             near.intervals.append(LostInterval(start_us, end_us, event))
         else:
             near.counts.append(event)

@@ -21,10 +21,10 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from common.os_events.events import INCOMPLETE, EventLog, OsEvent
+from common.os_events.events import INCOMPLETE, Clock, EventLog, OsEvent
 from common.os_events.sched_trace import SchedulerTrace, find_mark
 
 PREFIX = "onnx_profile_"
@@ -41,17 +41,13 @@ TASKS = Path("/proc/self/task")
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 _FSCONFIG_CMD_CREATE, _CLOEXEC = 6, 1
 
-Clock = Callable[[], float]
-
 
 class TracefsRecorder:
     """Records when threads of this process had no processor, and which threads ran instead.
 
-    Args:
-        root: folder of tracefs; None for the mounted one, or a mount for this process alone.
-        clock: CLOCK_MONOTONIC in seconds.
-        parses_late: keep what is read as text, and parse it when the block ends. Parsing 40,000 events takes half a
-            second of processor time, which is too much where something is timed meanwhile.
+    ``root`` is the folder of tracefs; None: the mounted one, or a mount for this process alone. With ``parses_late``,
+    what is read is kept as text and parsed when the block ends: parsing 40,000 events takes half a second of processor
+    time, which is too much where something is timed meanwhile.
     """
 
     def __init__(

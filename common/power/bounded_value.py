@@ -14,15 +14,12 @@ MODELLED = "modelled"
 
 @dataclass(frozen=True, slots=True)
 class BoundedValue:
-    """A quantity with its interval, low ≤ likely ≤ high.
-
-    ``source`` says how the quantity is known: ``measured``, ``given``, ``modelled`` or ``configured``.
-    """
+    """A quantity with its interval, low ≤ likely ≤ high."""
 
     likely: float
     low: float
     high: float
-    source: str
+    source: str  # how it is known: ``measured``, ``given``, ``modelled`` or ``configured``
 
     @classmethod
     def exactly(cls, value: float, source: str) -> BoundedValue:

@@ -22,10 +22,9 @@ from common.power.bounded_value import GIVEN, MODELLED, BoundedValue
 from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
 
-PointPair = tuple[IntervalPoint, IntervalPoint]  # for compute and for movement
-
-# A node's share of a known total is extreme where arithmetic is costly and movement cheap, or the reverse.
-_DIVISIONS: tuple[PointPair, ...] = (("likely", "likely"), ("high", "low"), ("low", "high"))
+# Points for compute and for movement: a node's share of a known total is extreme where arithmetic is costly and
+# movement cheap, or the reverse.
+_DIVISIONS: tuple[tuple[IntervalPoint, IntervalPoint], ...] = (("likely", "likely"), ("high", "low"), ("low", "high"))
 _ENDS: tuple[IntervalPoint, ...] = ("low", "high")
 _POINTS: tuple[IntervalPoint, ...] = ("likely", *_ENDS)
 
@@ -66,10 +65,7 @@ def static_energy(works: Sequence[NodeWork], run_us: float, static_power_w: floa
     """Return the static energy of each node and of the gap in µJ; the sum is static power times run time.
 
     If the corrected times of the nodes exceed the run (a negative gap), every node's share shrinks in proportion: the
-    latency of the run is certain, the corrected times are not.
-
-    Raises:
-        PipelineError: no node takes any time.
+    latency of the run is certain, the corrected times are not. PipelineError: no node takes any time.
     """
     latency_us = np.array([max(work.latency_us, 0.0) for work in works])
     if not latency_us.sum() > 0:
@@ -79,11 +75,7 @@ def static_energy(works: Sequence[NodeWork], run_us: float, static_power_w: floa
 
 
 def divide(dynamic: DynamicEnergy, static_uj: Vector, total_uj: float) -> Division:
-    """Divide a known total: the dynamic part goes to the nodes in proportion to their modelled work.
-
-    Raises:
-        PipelineError: no node has any modelled work.
-    """
+    """Divide a known total, the dynamic part in proportion to modelled work; PipelineError: no node has any."""
     if not dynamic.total_uj > 0:
         raise PipelineError("energy", "no node does any counted work", "rerun <op_metrics> and <op_roofline>")
     rest_uj = total_uj - float(static_uj.sum())
@@ -117,15 +109,9 @@ def run_energy(
 ) -> RunEnergy:
     """Return the energy of one run and of each node in it; without both powers, nodes have no energy.
 
-    The interval of a node covers its uncertainty and that of the division.
-
-    Args:
-        works: every executed node and the gap.
-        static_power: power in W that does not depend on the work.
-        average_power: mean power in W over the run.
-
-    Raises:
-        PipelineError: static power is above average power.
+    ``works`` are those of every executed node and of the gap. Both powers are in W: the one that does not depend on the
+    work, and the mean over the run; a PipelineError says that the first is above the second. The interval of a node
+    covers its uncertainty and that of the division.
     """
     unfilled = dynamic_energy(works, model, cache_bytes)
     unknown = tuple(np.flatnonzero(np.isnan(unfilled.compute_uj + unfilled.movement_uj)).tolist())
@@ -148,11 +134,5 @@ def run_energy(
         static_uj = static_energy(works, run_us, static_w)
         ends.append(divide(modelled[points], static_uj, total.at(end)).energy_uj)
     likely, low, high = (modelled[point, point].total_uj for point in _POINTS)
-    return RunEnergy(
-        total,
-        central,
-        np.min(ends, axis=0),
-        np.max(ends, axis=0),
-        unknown,
-        expected_closure=(low / likely, high / likely),
-    )
+    least, most = np.min(ends, axis=0), np.max(ends, axis=0)
+    return RunEnergy(total, central, least, most, unknown, expected_closure=(low / likely, high / likely))

@@ -23,18 +23,14 @@ INFERENCES = 1e6
 
 @dataclass(frozen=True, slots=True)
 class WholeRun:
-    """One inference as a whole; unknown amounts are None.
-
-    ``threads`` counts the hardware threads to be paid for. ``compute_roof_us`` is the time that the FLOPs would take if
-    each node ran at the peak of its own number format.
-    """
+    """One inference as a whole; unknown amounts are None."""
 
     run_us: float
-    threads: int
+    threads: int  # hardware threads to be paid for
     flops: float | None
     traffic_bytes: float | None
     energy_uj: BoundedValue | None
-    compute_roof_us: float | None = None
+    compute_roof_us: float | None = None  # time of the FLOPs, each node's at the peak of its own number format
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.files.configuration import Constant, IntervalPoint
+from common.graphs.grouping import grouped
 from common.messages.names import listed
 from common.power.bounded_value import MODELLED, BoundedValue, independent_sum, value_at
 from common.power.division import RunEnergy, run_energy
@@ -80,12 +81,14 @@ def measured_power(
     counted = [run for run in runs if not run["is_warmup"]]
     start_s = 1e-6 * min((run["start_us"] for run in counted), default=math.nan)
     end_s = 1e-6 * max((run["start_us"] + run["latency_us"] for run in counted), default=math.nan)
-    readings: dict[str, list[PowerSample]] = {"idle": [], "run": []}
-    for row in samples:
-        reading = PowerSample(1e-6 * row["time_us"], row["sensor_domain"], row["measured_power_w"])
-        readings.setdefault(row["phase"], []).append(reading)
+    readings = grouped(
+        (row["phase"], PowerSample(1e-6 * row["time_us"], row["sensor_domain"], row["measured_power_w"]))
+        for row in samples
+    )
     domains = counted_domains([row["sensor_domain"] for row in samples], with_gpu=provider.startswith(GPU_PROVIDERS))
-    return average_power(readings["run"], domains, start_s, end_s), idle_power(readings["idle"], domains)
+    return average_power(readings.get("run", ()), domains, start_s, end_s), idle_power(
+        readings.get("idle", ()), domains
+    )
 
 
 def estimate(
@@ -99,15 +102,10 @@ def estimate(
     factors: CostFactors,
     host: Host,
 ) -> EnergyEstimate:
-    """Estimate energy, efficiency and cost of one run.
+    """Estimate energy, efficiency and cost of one run, from the work of every executed node and of the gap, by name.
 
-    Args:
-        works: every executed node and the gap, by name.
-        dram_pj_per_byte: what the traffic of a modelled memory costs.
-        model: divides the energy over the nodes.
-
-    Raises:
-        PipelineError: static power is above average power, or no node has work to divide by.
+    ``dram_pj_per_byte`` is what the traffic of a modelled memory costs; ``model`` divides the energy over the nodes.
+    PipelineError: static power is above average power, or no node has work to divide by.
     """
     nodes, cache_bytes = list(works.values()), host.last_level_cache_bytes
     average = power.average or modelled_average(power.modelled, nodes, run_us, cache_bytes, dram_pj_per_byte)
@@ -162,7 +160,7 @@ def modelled_static(power: KnownPower, average: BoundedValue | None) -> BoundedV
 
 
 def summarise(
-    energy: RunEnergy, run_us: float, static_power: BoundedValue | None, boundary: str = ""
+    energy: RunEnergy, run_us: float, static_power: BoundedValue | None, boundary: str
 ) -> EnergySummaryDocument:
     """Return the total of the run and its three causes; average power is energy over latency."""
     division, total_uj = energy.division, energy.total
@@ -233,10 +231,8 @@ def energy_notes(
         yield f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; <op_metrics> {remedy}"
     yield from _power_notes(power, static_power)
     if not host.last_level_cache_bytes:
-        yield (
-            "energy: the size of the last-level cache is unknown, so all bytes count as DRAM traffic; "
-            "run <host_ceilings>"
-        )
+        problem = "the size of the last-level cache is unknown, so all bytes count as DRAM traffic"
+        yield f"energy: {problem}; run <host_ceilings>"
     low, high = energy.expected_closure
     if power.average and energy.is_divided and not low <= energy.division.closure_factor <= high:
         yield (
@@ -249,10 +245,8 @@ def energy_notes(
 def _power_notes(power: KnownPower, static_power: BoundedValue | None) -> Iterator[str]:
     remedy = "rerun <power_samples> where RAPL or NVML can be read, or give <avg_power_w>"
     if power.average is None and power.modelled is None:
-        yield (
-            "energy: no measured power, and the power of what ran the model is unknown; the energy is unknown; "
-            f"{remedy} or <cpu>"
-        )
+        problem = "no measured power, and the power of what ran the model is unknown; the energy is unknown"
+        yield f"energy: {problem}; {remedy} or <cpu>"
     elif power.average is None and power.modelled:
         counted = f"{power.modelled.name}; {power.modelled.boundary}"
         yield f"energy: no measured power; the processor's name predicts it ({counted}); {remedy}"

@@ -47,14 +47,9 @@ def host_power(
 ) -> HostPower | None:
     """Return the power of a host at work and idle; None where its processor is unknown.
 
-    Args:
-        table: processors by their plain name.
-        threads: of the runs; each keeps a core busy.
-        cpu: name of the processor, as the user gives it; it comes before that of the facts.
-
-    Raises:
-        UnusableValueError: the table lacks the processor that the user named, or a virtual machine is a share of it
-            and its cores are unknown.
+    The table has processors by plain name. Each of the ``threads`` of the runs keeps a core busy. The name ``cpu`` that
+    the user gives comes before that of the facts; UnusableValueError: the table lacks it, or a virtual machine is
+    a share of that processor, whose cores are unknown.
     """
     if (nominal := _nominal(law, table, facts, cpu)) is None:
         return None

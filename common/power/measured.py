@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from common.graphs.grouping import grouped
 from common.power.bounded_value import BoundedValue
 
 TWO_SIDED_Z = 1.96  # 95 % of a normal distribution is within this many standard errors of the mean
@@ -49,8 +50,12 @@ def average_power(
     sum without the domain would be another quantity, and one sample has no spread.
     """
     series = _by_domain(samples)
-    means = {domain: mean for domain in domains if (mean := _mean(series.get(domain, ()), start_s, end_s))}
-    return _sum(means, domains) if domains and len(means) == len(domains) else None
+    means = [mean for domain in domains if (mean := _mean(series.get(domain, ()), start_s, end_s))]
+    if not domains or len(means) < len(domains):
+        return None
+    power_w = sum(mean_w for mean_w, _ in means)
+    half_w = TWO_SIDED_Z * math.sqrt(sum(error_w**2 for _, error_w in means))
+    return BoundedValue(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")
 
 
 def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> BoundedValue | None:
@@ -67,10 +72,7 @@ def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> Bounde
 
 
 def _by_domain(samples: Sequence[PowerSample]) -> dict[str, list[PowerSample]]:
-    series: dict[str, list[PowerSample]] = {}
-    for sample in sorted(samples, key=lambda sample: sample.time_s):
-        series.setdefault(sample.sensor_domain, []).append(sample)
-    return series
+    return grouped((sample.sensor_domain, sample) for sample in sorted(samples, key=lambda sample: sample.time_s))
 
 
 def measured_static(idle: BoundedValue | None, run: BoundedValue | None) -> tuple[BoundedValue | None, list[str]]:
@@ -98,9 +100,3 @@ def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple
     mean = sum(weight * power for weight, power in weighted) / total_s
     variance = sum(weight * (power - mean) ** 2 for weight, power in weighted) / total_s
     return mean, math.sqrt(variance / (len(weighted) - 1))
-
-
-def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> BoundedValue:
-    power_w = sum(means[domain][0] for domain in domains)
-    half_w = TWO_SIDED_Z * math.sqrt(sum(means[domain][1] ** 2 for domain in domains))
-    return BoundedValue(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")

@@ -33,20 +33,16 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """Work of one executed node, or of the gap between nodes, in one run; unknown amounts are None.
-
-    ``activation_bytes`` are the bytes of inputs and outputs. ``is_cache_resident`` holds for a memory-bound node above
-    the roof. ``roof`` names the peak that bounds the node's arithmetic.
-    """
+    """Work of one executed node, or of the gap between nodes, in one run; unknown amounts are None."""
 
     latency_us: float
     dtype: str = ""
     flops: float | None = None
     weight_bytes: float | None = None
-    activation_bytes: float | None = None
-    is_cache_resident: bool = False
+    activation_bytes: float | None = None  # of inputs and outputs
+    is_cache_resident: bool = False  # whether it is memory-bound and above the roof
     is_gap: bool = False
-    roof: str = ""
+    roof: str = ""  # the peak that bounds its arithmetic
 
     @property
     def bytes(self) -> float | None:
@@ -54,11 +50,6 @@ class NodeWork:
         if self.weight_bytes is None or self.activation_bytes is None:
             return None
         return self.weight_bytes + self.activation_bytes
-
-    @property
-    def moved_bytes(self) -> float | None:
-        """Bytes that the node or the gap moves; the gap moves none."""
-        return 0.0 if self.is_gap else self.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ def dynamic_energy(
         compute: point of the interval of pJ per FLOP.
         movement: point of the interval of pJ per byte; its ends also decide the memory level.
     """
-    moved = np.array([np.nan if work.moved_bytes is None else work.moved_bytes for work in works], dtype=float)
+    moved = np.array([0.0 if work.is_gap else work.bytes for work in works], dtype=float)  # None becomes NaN
     cache, dram = (model.movement_pj_per_byte[level].at(movement) for level in MEMORY_LEVELS)
     return DynamicEnergy(
         np.array([_compute_uj(work, model, compute) for work in works], dtype=float),
@@ -133,12 +124,11 @@ def _dram_bytes(work: NodeWork, cache_bytes: float, point: IntervalPoint, *, mod
         return 0.0
     if work.weight_bytes is None or work.activation_bytes is None:
         return np.nan
+    whole = work.weight_bytes + work.activation_bytes
     if point != "likely":
-        return 0.0 if point == "low" else work.weight_bytes + work.activation_bytes
-    node_fits = work.is_cache_resident or work.weight_bytes + work.activation_bytes <= cache_bytes
-    return (0.0 if work.is_cache_resident or model_fits else work.weight_bytes) + (
-        0.0 if node_fits else work.activation_bytes
-    )
+        return 0.0 if point == "low" else whole
+    weights = 0.0 if work.is_cache_resident or model_fits else work.weight_bytes
+    return weights + (0.0 if work.is_cache_resident or whole <= cache_bytes else work.activation_bytes)
 
 
 def fill_unknown(dynamic: DynamicEnergy, works: Sequence[NodeWork]) -> DynamicEnergy:

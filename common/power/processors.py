@@ -83,17 +83,11 @@ def named_threads(text: str) -> int | None:
 
 
 def read_processors(path: Path = PROCESSORS) -> dict[str, Processor]:
-    """Return the processors of a table by their plain name.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or a row has no usable number.
-    """
+    """Return processors by their plain name; ConfigurationError: the file cannot be read, or a row has no number."""
     rows = csv.DictReader(io.StringIO(small_text(path)))
     try:
-        return {
-            row["processor"]: Processor(row["processor"], float(row["tdp_w"]), int(row["threads"] or 0) or None)
-            for row in rows
-        }
+        read = (Processor(row["processor"], float(row["tdp_w"]), int(row["threads"] or 0) or None) for row in rows)
+        return {processor.name: processor for processor in read}
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(path, f"line {rows.line_num} is unusable ({error})", "restore the file") from error
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import psutil
 
 from common.messages.errors import PipelineError
-from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, GaugeSensor, Sample, Sensor
+from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, Found, GaugeSensor, Sample, Sensor, together
 
 Reading = TypeVar("Reading")
 _SLOWER_PERIOD_S = 1.0  # frequency reads several files per logical processor, memory takes about 100 µs
@@ -55,10 +55,7 @@ class HostUtilization:
 
 
 def busy_processors(seconds: float) -> float:
-    """Return how many processors the host keeps busy on average while this process waits for ``seconds``.
-
-    Errors are those of :func:`ask`.
-    """
+    """Return the mean count of busy processors while this process waits; errors are those of :func:`ask`."""
     return ask(partial(psutil.cpu_percent, interval=seconds)) / 100 * (os.cpu_count() or 1)
 
 
@@ -78,7 +75,7 @@ def ask(read: Callable[[], Reading]) -> Reading:
         raise PipelineError("psutil", f"cannot be read ({error})") from error
 
 
-def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
+def cpu_sensors(clock: Clock) -> Found:
     """Return the sensors of the domains ``host`` and ``process``, and a note for each quantity that is hidden."""
     process = psutil.Process()
     sensors: list[Sensor] = [
@@ -86,15 +83,13 @@ def cpu_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
         _gauge("process", "memory_resident_bytes", lambda: ask(process.memory_info).rss, SLOW_PERIOD_S, clock),
         *process_sensors(clock),
     ]
-    notes = []
+    found: list[Found] = [(sensors, [])]
     for discover in (_utilization, _host_switches, _frequency):
         try:
-            readable, hidden = discover(clock)
+            found.append(discover(clock))
         except PipelineError as error:
-            readable, hidden = [], [str(error)]
-        sensors += readable
-        notes += hidden
-    return sensors, notes
+            found.append(([], [str(error)]))
+    return together(found)
 
 
 def process_state(clock: Clock) -> Sensor:
@@ -109,13 +104,13 @@ def process_state(clock: Clock) -> Sensor:
     return GaugeSensor("psutil", "process", quantities, read, clock=clock, period_s=SLOW_PERIOD_S)
 
 
-def _utilization(clock: Clock) -> tuple[list[Sensor], list[str]]:
+def _utilization(clock: Clock) -> Found:
     if not sum(ask(psutil.cpu_times)):
         return [], [f"psutil: no processor times of the host; {_HIDDEN}"]
     return [HostUtilization(clock)], []
 
 
-def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
+def _host_switches(clock: Clock) -> Found:
     def count() -> int:
         return int(ask(psutil.cpu_stats).ctx_switches)
 
@@ -124,7 +119,7 @@ def _host_switches(clock: Clock) -> tuple[list[Sensor], list[str]]:
     return [_switches("psutil", "host", "context_switches_per_s", count, clock)], []
 
 
-def _frequency(clock: Clock) -> tuple[list[Sensor], list[str]]:
+def _frequency(clock: Clock) -> Found:
     """Return a sensor only where the kernel scales the frequency and so knows its range; elsewhere it is nominal."""
     frequency = ask(psutil.cpu_freq)
     if frequency is None or not frequency.max or not frequency.current:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from common.graphs.grouping import grouped
+
 GENERIC = {
     "instructions": "instructions",
     "cycles": "cycles",
@@ -32,14 +34,11 @@ _MOST_PER_S = 2e11
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count of one event over a window; if ``value`` is None, ``problem`` says why.
-
-    ``counted_share`` is the share of the window in which a hardware counter was assigned to the event. Below 1, the
-    value is extrapolated.
-    """
+    """Count of one event over a window; if ``value`` is None, ``problem`` says why."""
 
     event: str
     value: int | None
+    # Share of the window in which a hardware counter was assigned to the event; below 1, the value is extrapolated
     counted_share: float | None
     problem: str = ""
 
@@ -72,11 +71,8 @@ def parse_counts(output: str, events: Mapping[str, str], window_s: float, proces
     For a counter that they do not virtualise, virtual machines give zero or a count that no processor can reach. Such a
     count becomes None with the reason.
     """
-    printed = {}
-    for line in output.splitlines():
-        fields = line.split(",")
-        if len(fields) >= 5:
-            printed[fields[2].partition(":")[0]] = (fields[0], fields[4])
+    rows = (line.split(",") for line in output.splitlines())
+    printed = {fields[2].partition(":")[0]: (fields[0], fields[4]) for fields in rows if len(fields) >= 5}
     most = window_s * processors * _MOST_PER_S
     return _without_contradictions(
         {name: _count(event, *printed.get(event, ("<not printed>", "")), most) for name, event in events.items()}
@@ -121,10 +117,7 @@ def value_of(counts: Mapping[str, Count], name: str) -> int | None:
 
 def problem_notes(counts: Mapping[str, Count]) -> list[str]:
     """Return one line for each reason for missing values, and one line for extrapolated values."""
-    reasons: dict[str, list[str]] = {}
-    for name, count in counts.items():
-        if count.problem:
-            reasons.setdefault(count.problem, []).append(f"{name} ({count.event})")
+    reasons = grouped((count.problem, f"{name} ({count.event})") for name, count in counts.items() if count.problem)
     notes = [f"perf: unavailable: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     shared = [name for name, count in counts.items() if count.value is not None and (count.counted_share or 1) < 1]
     if shared:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from common.messages.errors import PipelineError
 from common.messages.names import quoted
-from common.sensors.sensor import Clock, CounterSensor, Sensor
+from common.sensors.sensor import Clock, CounterSensor, Found, Sensor
 
 DEFAULT_ROOT = Path("/sys/class/powercap")
 _PACKAGE = re.compile(r"intel-rapl:(\d+)")
@@ -43,12 +43,11 @@ def find_zones(root: Path) -> tuple[Zone, ...]:
     for pattern in ("intel-rapl:*", "*/intel-rapl:*", "*/*/intel-rapl:*"):
         for folder in sorted(root.glob(pattern)):
             folders.setdefault(folder.name, folder)
-    zones = []
-    for name, folder in sorted(folders.items()):
-        domain = _domain(name, folders)
-        if domain:
-            zones.append(Zone(folder, domain, _number(folder / "max_energy_range_uj")))
-    return tuple(zones)
+    return tuple(
+        Zone(folder, domain, _number(folder / "max_energy_range_uj"))
+        for name, folder in sorted(folders.items())
+        if (domain := _domain(name, folders))
+    )
 
 
 def _domain(name: str, folders: dict[str, Path]) -> str:
@@ -62,7 +61,7 @@ def _domain(name: str, folders: dict[str, Path]) -> str:
     return f"{_text(folders[inner[1]] / 'name')}/{label}"
 
 
-def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
+def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> Found:
     """Return a sensor for each readable zone, and one note for the others, which usually fail for one reason."""
     sensors: list[Sensor] = []
     failures = []
@@ -71,10 +70,9 @@ def powercap_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor],
         read_uj = partial(_number, str(zone.path / "energy_uj"))
         try:
             read_uj()
+            sensors.append(CounterSensor("powercap", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
         except PipelineError as error:
             failures.append(str(error))
-            continue
-        sensors.append(CounterSensor("powercap", zone.domain, read_uj, range_count=zone.range_uj, clock=clock))
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return sensors, [f"powercap: {failures[0]}{more}"] if failures else []
 

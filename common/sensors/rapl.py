@@ -16,14 +16,14 @@ from types import ModuleType
 
 from common.messages.errors import PipelineError
 from common.sensors.powercap import Zone
-from common.sensors.sensor import Clock, CounterSensor, Sensor
+from common.sensors.sensor import Clock, CounterSensor, Found, Sensor
 
 _READABLE = re.compile(r"package-(\d+)(/dram)?")
 # pyRAPL opens files and parses names without checks, so it raises these beside its own exceptions.
 _FAILURES = (OSError, ValueError, IndexError)
 
 
-def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], list[str]]:
+def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> Found:
     """Return a sensor for each zone that pyRAPL can read, and a note if pyRAPL does not initialise."""
     try:
         pyrapl = import_quietly()

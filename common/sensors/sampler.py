@@ -25,7 +25,7 @@ _MOST_FAULTS = 100  # jumps of the clock that get a line of their own: a sampler
 
 
 class SampleSink(Protocol):
-    """Takes the samples of a sampler, from the sampler's thread and one reading at a time. A list is a sink."""
+    """Takes samples one reading at a time, from the sampler's thread and from that of the block. A list is a sink."""
 
     def extend(self, samples: Iterable[Sample], /) -> None:
         """Add samples. Must return quickly: the next reading waits for it."""
@@ -34,14 +34,10 @@ class SampleSink(Protocol):
 class Sampler:
     """Reads sensors into a sink while a ``with`` block runs; ``notes`` and ``incomplete`` say what went wrong.
 
-    A sampler serves one block. A later sampler may use the same sensors and restarts their counters. Without sensors no
-    thread is started.
-
-    Args:
-        sink: receives the samples, from the sampler's thread and from the thread that enters and leaves the block.
-        rate_hz: readings per second; a sensor with a longer period of its own is read less often.
-        phase: kind of block: ``idle`` or ``run``.
-        wait: waits for a number of seconds and returns whether to stop; by default until the block ends.
+    A sampler serves one block, ``phase``: ``idle`` or ``run``. A later sampler may use the same sensors and restarts
+    their counters. Without sensors no thread is started. A sensor with a longer period than that of ``rate_hz``
+    is read less often. ``wait`` waits for a number of seconds and returns whether to stop; by default until the block
+    ends.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ present value, and a change between two readings is lost.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -25,15 +25,13 @@ SLOW_PERIOD_S = 0.2
 class Sample(NamedTuple):
     """One value of one domain: the mean since the previous sample for a counter, the present value for a gauge.
 
-    ``time_s`` is the time of the reading on the clock of ``time.perf_counter``; ``quantity`` is declared in
-    :mod:`common.sensors.quantities`. This is a named tuple because creating a frozen dataclass takes four times as
-    long, and sampling must cost little.
+    This is a named tuple because creating a frozen dataclass takes four times as long, and sampling must cost little.
     """
 
-    time_s: float
+    time_s: float  # of the reading, on the clock of ``time.perf_counter``
     sensor: str
     sensor_domain: str
-    quantity: str
+    quantity: str  # one of :mod:`common.sensors.quantities`
     value: float
 
 
@@ -62,31 +60,23 @@ class Sensor(Protocol):
     def sample(self) -> Sequence[Sample]:
         """Read the sensor; return nothing if this first reading only starts the counting.
 
-        Raises:
-            PipelineError: the sensor cannot be read; a later call may succeed.
+        PipelineError: the sensor cannot be read; a later call may succeed.
         """
 
 
 @dataclass(eq=False, slots=True)
 class CounterSensor:
-    """A rate from a counter; by default power from an energy counter in µJ.
-
-    Args:
-        name: as in :class:`Sensor`, which also explains ``domain``, ``quantity`` and ``period_s``.
-        range_count: value at which the counter wraps to 0; None if it never wraps.
-        unit: size of one count, in the unit of the rate times one second.
-        limit: a rate above this means that the counter was reset.
-    """
+    """A rate from a counter; by default power from an energy counter in µJ."""
 
     name: str
     domain: str
     read_count: Callable[[], int]
     _: KW_ONLY
-    range_count: int | None = None
+    range_count: int | None = None  # value at which the counter wraps to 0; None if it never wraps
     clock: Clock = time.perf_counter
     quantity: str = POWER
-    unit: float = 1e-6
-    limit: float = MAX_DOMAIN_POWER_W
+    unit: float = 1e-6  # size of one count, in the unit of the rate times one second
+    limit: float = MAX_DOMAIN_POWER_W  # a rate above this means that the counter was reset
     period_s: float = 0.0
     _previous: tuple[int, float] | None = field(default=None, init=False)
 
@@ -136,6 +126,17 @@ class GaugeSensor:
             Sample(now_s, self.name, self.domain, quantity, value)
             for quantity, value in zip(self.quantities, values, strict=True)
         ]
+
+
+Found = tuple[list[Sensor], list[str]]  # sensors that can be read, and notes with a remedy for those that cannot
+
+
+def together(found: Iterable[Found]) -> Found:
+    sensors, notes = list[Sensor](), list[str]()
+    for some, some_notes in found:
+        sensors += some
+        notes += some_notes
+    return sensors, notes
 
 
 def count_between(before: int, after: int, range_count: int | None) -> int:

@@ -23,7 +23,7 @@ def test_a_tensor_between_two_nodes_is_neither_written_nor_read():
     (chain,), (finding,) = found("Add Mul Relu")
     assert chain.nodes == ("n0", "n1", "n2")
     assert (chain.between_bytes, chain.all_bytes) == (34, 153)
-    assert chain.unfused_share == 85 / 153
+    assert finding.subject.facts["executed_edges"]["unfused_share"] == 85 / 153
     assert finding.gain.gain_us == pytest.approx(RULE.realized.likely * 303.0 * (1 - 85 / 153))
 
 

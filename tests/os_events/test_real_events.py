@@ -195,23 +195,23 @@ def test_who_ran_instead_and_the_node_that_it_hit_are_what_the_kernel_recorded(
     ]
     judged = 0
     for row in rows:
-        run = runs[row.run_index]
+        run = runs[row["run_index"]]
         inside = [each for each in (*lost, *slept) if overlap_us(1e6 * run.start_s, 1e6 * run.end_s, each)]
         if len(inside) != 1 or not inside[0].ran_us:
             continue  # of several intervals, the recorder weighs each by the thread that ran the longest in it
         (interval,) = inside
         judged += 1
         longest_us = max(interval.ran_us.values())
-        assert interval.ran_us[row.other_process_id] == pytest.approx(longest_us, abs=2)  # two may run equally long
-        assert (row.processor_index, row.is_main_thread) == (one_processor, True)
+        assert interval.ran_us[row["other_process_id"]] == pytest.approx(longest_us, abs=2)  # two may run equally long
+        assert (row["processor_index"], row["is_main_thread"]) == (one_processor, True)
         length_us = overlap_us(1e6 * run.start_s, 1e6 * run.end_s, interval)
-        assert row.other_us == pytest.approx(length_us, abs=2)  # times in the trace are whole µs
-        assert row.other_us <= row.lost_us <= row.latency_us
-        assert (row.disturbance_cause == "other_process") == (row.explained_share >= LEAST_EXPLAINED_SHARE)
+        assert row["other_us"] == pytest.approx(length_us, abs=2)  # times in the trace are whole µs
+        assert row["other_us"] <= row["lost_us"] <= row["latency_us"]
+        assert (row["disturbance_cause"] == "other_process") == (row["explained_share"] >= LEAST_EXPLAINED_SHARE)
         hits_us = {span.executed_node: overlap_us(span.start_us, span.end_us, interval) for span in run.node_spans}
-        assert row.hit_us == (None if row.hit_node is None else pytest.approx(max(hits_us.values()), abs=2))
-        if row.hit_node is not None:
-            assert hits_us[row.hit_node] == pytest.approx(max(hits_us.values()), abs=2)
+        assert row["hit_us"] == (None if not row["hit_node"] else pytest.approx(max(hits_us.values()), abs=2))
+        if row["hit_node"]:
+            assert hits_us[row["hit_node"]] == pytest.approx(max(hits_us.values()), abs=2)
     assert judged  # a run takes 0.1 ms and a turn of another thread some ms, so few runs lose the processor twice
 
 

@@ -29,7 +29,7 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 from common.messages.errors import UnusableValueError
 from common.workload.layers import Convolution
 

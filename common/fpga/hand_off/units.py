@@ -20,7 +20,7 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from common.messages.errors import PipelineError
-from common.sensors.sensor import Clock, GaugeSensor, Sensor
+from common.sensors.sensor import Clock, Found, GaugeSensor, Sensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,7 @@ class Device:
         return f"gpu-{self.index}"
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """Call a function of NVML on this device.
-
-        Raises:
-            PipelineError: the device, the driver or this pynvml does not support it, or the GPU is lost.
-        """
+        """Call a function of NVML; PipelineError: device, driver or pynvml does not support it, or the GPU is lost."""
         try:
             return getattr(self.pynvml, function)(self.handle, *arguments)
         except self.pynvml.NVMLError as error:
@@ -45,17 +41,14 @@ class Device:
     ) -> GaugeSensor:
         return GaugeSensor(name, self.domain, quantities, read, clock=self.clock, period_s=period_s)
 
-    def supported(self, sensors: Sequence[Sensor]) -> tuple[list[Sensor], list[str]]:
+    def supported(self, sensors: Sequence[Sensor]) -> Found:
         """Return the sensors that can be read, and one note that names the quantities of the others."""
-        kept: list[Sensor] = []
-        left_out: list[str] = []
-        reasons: list[str] = []
+        kept, left_out, reason = list[Sensor](), list[str](), ""
         for sensor in sensors:
             try:
                 sensor.sample()
+                kept.append(sensor)
             except PipelineError as error:
                 left_out += sensor.quantities
-                reasons.append(str(error))
-                continue
-            kept.append(sensor)
-        return kept, [f"{reasons[0]}: left out {', '.join(left_out)}"] if left_out else []
+                reason = reason or str(error)
+        return kept, [f"{reason}: left out {', '.join(left_out)}"] if left_out else []

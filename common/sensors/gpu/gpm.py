@@ -47,7 +47,6 @@ class GpmSensor:
         self.domain = device.domain
         self.quantities = tuple(_METRICS)
         self._device = device
-        self._units = [unit for _, unit in _METRICS.values()]
         try:
             self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
         except nvml.NVMLError as error:
@@ -69,20 +68,16 @@ class GpmSensor:
         if not was_counting:
             return ()
         self._request.sample1, self._request.sample2 = older, newer
-        self._compute()
-        metrics = zip(_METRICS, self._units, self._request.metrics, strict=False)
-        success = self._device.pynvml.NVML_SUCCESS
+        nvml = self._device.pynvml
+        try:
+            nvml.nvmlGpmMetricsGet(self._request)
+        except nvml.NVMLError as error:
+            raise self._device.error(str(error)) from error
         return [
             Sample(now_s, self.name, self.domain, quantity, metric.value * unit)
-            for quantity, unit, metric in metrics
-            if metric.nvmlReturn == success and math.isfinite(metric.value)
+            for (quantity, (_, unit)), metric in zip(_METRICS.items(), self._request.metrics, strict=False)
+            if metric.nvmlReturn == nvml.NVML_SUCCESS and math.isfinite(metric.value)
         ]
-
-    def _compute(self) -> None:
-        try:
-            self._device.pynvml.nvmlGpmMetricsGet(self._request)
-        except self._device.pynvml.NVMLError as error:
-            raise self._device.error(str(error)) from error
 
 
 def gpm_sensor(device: Device) -> tuple[GpmSensor | None, list[str]]:

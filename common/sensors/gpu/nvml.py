@@ -14,7 +14,7 @@ from common.messages.errors import PipelineError
 from common.sensors.gpu.device import Device
 from common.sensors.gpu.gpm import PCIE, gpm_sensor
 from common.sensors.quantities import POWER
-from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, Sensor
+from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, Found, Sensor, together
 
 _REMEDY = "where there is an NVIDIA GPU, install its driver"
 # nvmlDeviceGetPcieThroughput measures for 20 ms per direction, during which the sampler reads nothing else.
@@ -32,7 +32,7 @@ _REASONS = {
 }
 
 
-def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
+def nvml_sensors(clock: Clock) -> Found:
     """Return the sensors of every GPU, power first, and notes on missing quantities."""
     try:
         import pynvml
@@ -43,31 +43,22 @@ def nvml_sensors(clock: Clock) -> tuple[list[Sensor], list[str]]:
         count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         return [], [f"nvml: no GPU power ({error}); {_REMEDY}"]
-    sensors: list[Sensor] = []
-    notes: list[str] = []
-    for index in range(count):
-        device_sensors, missing = _device_sensors(pynvml, index, clock)
-        sensors += device_sensors
-        notes += missing
-    return sensors, notes
+    return together(_device_sensors(pynvml, index, clock) for index in range(count))
 
 
-def _device_sensors(pynvml: ModuleType, index: int, clock: Clock) -> tuple[list[Sensor], list[str]]:
+def _device_sensors(pynvml: ModuleType, index: int, clock: Clock) -> Found:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     except pynvml.NVMLError as error:
         return [], [f"nvml gpu-{index}: cannot be read ({error})"]
     device = Device(pynvml, handle, index, clock)
-    power, power_notes = _power_sensor(device)
-    state, state_notes = _state_sensors(device)
+    power, state = _power_sensor(device), _state_sensors(device)
     gpm, gpm_notes = gpm_sensor(device)
-    has_pcie = gpm is not None and set(gpm.quantities) >= PCIE
-    pcie, pcie_notes = ([], []) if has_pcie else _pcie_sensors(device)
-    profile: list[Sensor] = [gpm] if gpm else []
-    return [*power, *state, *profile, *pcie], [*power_notes, *state_notes, *gpm_notes, *pcie_notes]
+    pcie = ([], []) if gpm is not None and set(gpm.quantities) >= PCIE else _pcie_sensors(device)
+    return together((power, state, ([gpm] if gpm else [], gpm_notes), pcie))
 
 
-def _power_sensor(device: Device) -> tuple[list[Sensor], list[str]]:
+def _power_sensor(device: Device) -> Found:
     """Return the energy counter if the device has it, else sampled power."""
 
     def energy_mj() -> int:
@@ -83,7 +74,7 @@ def _power_sensor(device: Device) -> tuple[list[Sensor], list[str]]:
     return [CounterSensor("nvml_energy", device.domain, energy_mj, unit=1e-3, clock=device.clock)], []
 
 
-def _state_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
+def _state_sensors(device: Device) -> Found:
     """Return a sensor for each group of quantities that the device supports, and a note for the others."""
     nvml = device.pynvml
 
@@ -119,7 +110,7 @@ def _reasons(device: Device) -> Callable[[], tuple[float, ...]]:
     return read
 
 
-def _pcie_sensors(device: Device) -> tuple[list[Sensor], list[str]]:
+def _pcie_sensors(device: Device) -> Found:
     """Return the sensors of PCIe traffic without GPM: byte counters if the device has them, else driver samples."""
     nvml = device.pynvml
     counters: list[Sensor] = [
