@@ -34,7 +34,6 @@ if __name__ == "__main__":
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -95,7 +94,7 @@ def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session],
         options = QnnSettings(settings.runs, soc, settings.level, settings.performance, settings.run_timeout)
         recording = record(path, feeds, model.dimensions, options, of_chip)
         written = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
-        errors = cast(list[ResultError], [asdict(error) for error in recording.errors])
+        errors = cast(list[ResultError], recording.errors)
         sessions.append(Session(with_given(stage, written), errors, soc, recording.no_errors))
     level = {"asked": settings.level, "recorded": LEVELS[settings.level], "unavailable": gap}
     return sessions, {"model": path.name, "profiling_level": level}

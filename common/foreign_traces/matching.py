@@ -17,6 +17,7 @@ from typing import TypedDict
 
 from common.foreign_traces.layers import Layer, Names, usual_us
 from common.graphs.graph import Graph
+from common.graphs.grouping import grouped
 from common.graphs.operators import CONTRACTIONS, INSERTED
 from common.messages.errors import PipelineError
 from common.npu.nodes import LEAST_SHARE
@@ -106,10 +107,7 @@ class ModelNames:
 
 def _unique(named: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the node of each identifier that denotes one node only."""
-    nodes: dict[str, set[str]] = {}
-    for identifier, node in named:
-        nodes.setdefault(identifier, set()).add(node)
-    return {identifier: next(iter(of)) for identifier, of in nodes.items() if len(of) == 1}
+    return {identifier: nodes[0] for identifier, nodes in grouped(named).items() if len({*nodes}) == 1}
 
 
 def _identifier(name: str) -> str:

@@ -26,13 +26,10 @@ Owners = Mapping[str, str]  # layer by source node
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The layer of each node that a run computes, and notes on what the profile does not give.
-
-    ``served`` has the layer that each serving layer serves; empty where the model does not know it.
-    """
+    """The layer of each node that a run computes, and notes on what the profile does not give."""
 
     owner: Owners
-    served: Mapping[str, str]
+    served: Mapping[str, str]  # the layer that each serving layer serves; empty where the model does not know it
     matched: Matched
     notes: list[str]
 
@@ -68,8 +65,8 @@ def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str])
     owner = dict(named)
     for layer in profile.layers:
         owner.update(dict.fromkeys((name for name in layer.fills if name not in owner), layer.name))
-    _name_contractions(graph, profile.layers, owner)
     place, idle = {layer.name: index for index, layer in enumerate(profile.layers)}, _idle(graph)
+    _name_contractions(graph, place, owner)
     free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]
 
     def give_downstream(nodes: Iterable[Node]) -> None:
@@ -128,9 +125,8 @@ def _named(names: ModelNames, layers: Sequence[Layer]) -> dict[str, str]:
     return owner
 
 
-def _name_contractions(graph: Graph, layers: Sequence[Layer], owner: dict[str, str]) -> None:
+def _name_contractions(graph: Graph, place: Mapping[str, int], owner: dict[str, str]) -> None:
     """Give each contraction without a layer, and what is between, to the first layer downstream."""
-    place = {layer.name: index for index, layer in enumerate(layers)}
     target = dict(owner)
     for node in reversed(graph.nodes):
         after = [target[name] for name in graph.readers(node) if name in target]

@@ -38,8 +38,7 @@ def recognised(path: Path) -> Format:
     for start, problem, remedy in WRONG:
         if head.startswith(start):
             raise PipelineError(path, problem, remedy)
-    program = _program(head.removeprefix(b"\xef\xbb\xbf").lstrip())
-    if program is None:
+    if (program := _program(head.removeprefix(b"\xef\xbb\xbf").lstrip())) is None:
         raise PipelineError(path, "is no profile of a known program", f"give {KNOWN}")
     return program
 
@@ -71,9 +70,7 @@ def _of_object(head: bytes) -> Format | None:
 def read_profile(program: Format, path: Path, executed: Path | None, graph: Graph) -> LayerProfile:
     """Read a profile; ``executed`` is what the program saved of the graph that it executed, if anything.
 
-    Raises:
-        PipelineError: the file is no such profile.
-        UnusableValueError: the program saves no executed graph.
+    PipelineError: the file is no such profile. UnusableValueError: the program saves no executed graph.
     """
     match program:
         case "OpenVINO":
@@ -82,9 +79,8 @@ def read_profile(program: Format, path: Path, executed: Path | None, graph: Grap
             return read_tensorrt_profile(path, executed)
         case "QNN":
             return read_qnn_layers(path, executed)
-    if executed is not None:
-        raise UnusableValueError("executed_graph", f"does not go with a profile of {program}", "leave it out")
-    match program:
+        case _ if executed is not None:
+            raise UnusableValueError("executed_graph", f"does not go with a profile of {program}", "leave it out")
         case "Qualcomm AI Hub":
             return read_ai_hub_profile(path)
         case "TensorFlow Lite":

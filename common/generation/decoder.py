@@ -14,7 +14,8 @@ from common.messages.errors import UnusableValueError
 from common.messages.names import listed
 from common.onnx_graph.caches import MASKS, CachePair, cache_pairs
 from common.onnx_graph.load import LoadedModel
-from common.runtime.inputs.given import Array, numpy_dtype, random_input
+from common.runtime.inputs.given import numpy_dtype, random_input
+from common.runtime.inputs.values import Array
 
 TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds")
 POSITIONS = ("position_ids", "decoder_position_ids", "cache_position")

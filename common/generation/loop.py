@@ -18,8 +18,8 @@ import numpy as np
 from common.generation.decoder import CallSizes, Decoder, require_length, require_prompt
 from common.messages.errors import PipelineError, UnusableValueError
 from common.onnx_graph.caches import CachePair
-from common.runtime.inputs.given import Array, numpy_dtype
-from common.runtime.inputs.values import Value, value_of
+from common.runtime.inputs.given import numpy_dtype
+from common.runtime.inputs.values import Array, Value, value_of
 from common.runtime.sessions.session import Session, run_bound
 
 LONGEST_PROMPT = 1_000_000

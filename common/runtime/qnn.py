@@ -61,25 +61,14 @@ class QnnSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
-    """How far a result of the HTP is from the CPU's, and how large the CPU's is; None where that is no number."""
-
-    output: str
-    max_error: float | None
-    max_magnitude: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class QnnFiles:
-    """The files of a recording; one that the profiling level does not give is None.
-
-    There are no ``errors`` for a model that was compiled before, because the CPU cannot run that.
-    """
+    """The files of a recording; one that the profiling level does not give is None."""
 
     profile: Path
     schematic: Path | None
     op_trace: Path | None
-    errors: tuple[OutputError, ...]
+    # How far each result is from the CPU's (``output_error`` of the session); none for a model that was compiled before
+    errors: list[dict[str, Any]]
 
     @property
     def no_errors(self) -> str:
@@ -103,14 +92,10 @@ def require_onnx(model: Path) -> None:
 
 
 def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSettings, folder: Path) -> QnnFiles:
-    """Run a model on the HTP and return what QNN wrote.
+    """Run a model on the HTP and return what QNN wrote into an empty folder.
 
-    Args:
-        dims: sizes of its dynamic dimensions; QNN takes static shapes only.
-        folder: an empty folder for the files.
-
-    Raises:
-        PipelineError: the provider is not installed, does not take every node, fails, or takes too long.
+    ``dims`` are the sizes of its dynamic dimensions: QNN takes static shapes only. PipelineError: the provider is not
+    installed, does not take every node, fails, or takes too long.
     """
     if importlib.util.find_spec(PACKAGE) is None:
         remedy = "make npu sets it up in an environment of its own; requirements-qnn.txt lists what that holds"
@@ -145,5 +130,4 @@ def _recording(model: Path, folder: Path, outputs: list[dict[str, Any]]) -> QnnF
         raise PipelineError(model, problem, "give a model that QNN takes as a whole, or profile its parts")
     if not profile.is_file():
         raise PipelineError(model, "the QNN provider wrote no profile", "give another <level>")
-    errors = tuple(OutputError(**output) for output in outputs)
-    return QnnFiles(profile, next(iter(schematics), None), trace if trace.is_file() else None, errors)
+    return QnnFiles(profile, next(iter(schematics), None), trace if trace.is_file() else None, outputs)

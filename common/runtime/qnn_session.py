@@ -36,10 +36,8 @@ def main(folder: str) -> None:
 def run_session(specification: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Run a model on the HTP and once on the CPU, and return how far their results are apart.
 
-    A model that was compiled before runs on the HTP alone.
-
-    Raises:
-        PipelineError: the provider does not take every node, or a session fails.
+    The CPU cannot run a model that was compiled before. PipelineError: the provider does not take every node, or a
+    session fails.
     """
     model = specification["model"]
     with np.load(FEEDS) as arrays:
@@ -82,7 +80,7 @@ def provider_options(specification: Mapping[str, Any], library: str) -> dict[str
 
 
 def output_error(name: str, result: Any, expected: Any) -> dict[str, Any]:
-    """Compare one result with the CPU's; where they cannot be compared, as with NaN, the error is None."""
+    """Return how far a result is from the CPU's, and how large that is; None where it is no number, as with NaN."""
     returned, wanted = (np.asarray(array).astype(np.float64) for array in (result, expected))
     error = float(np.abs(returned - wanted).max(initial=0)) if returned.shape == wanted.shape else float("nan")
     magnitude = float(np.abs(wanted).max(initial=0))

@@ -38,13 +38,8 @@ PYTORCH = {
     **dict.fromkeys(("relu6", "hardtanh", "hardtanh_", "clamp"), "clip"),
     **dict.fromkeys(("upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"), "resize"),
     **dict.fromkeys(("upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"), "resize"),
-    **{
-        "pixel_shuffle": "depthtospace",
-        "max_pool2d": "maxpool",
-        "avg_pool2d": "averagepool",
-        "cat": "concat",
-        "embedding": "gather",
-    },
+    **{"pixel_shuffle": "depthtospace", "max_pool2d": "maxpool", "avg_pool2d": "averagepool"},
+    **{"cat": "concat", "embedding": "gather"},
     **{ATTENTION: SOFTMAX, "batch_norm": BATCH_NORM, "layer_norm": "layernormalization"},
 }
 ONNX = {
@@ -57,20 +52,16 @@ Token = tuple[object, ...]
 BIAS = "bias"  # a node that adds one, which PyTorch does within the operation before
 SIZE = "size"  # a node that calculates sizes, in integers
 # Calls that exporters may write as several nodes, and how many these are at most: LayerNorm has 9, GELU up to 8.
-COMPOSITES = frozenset(
-    {
-        *("gelu", "layernormalization", "layernorm", "silu", "mish", "softplus"),
-        *("groupnorm", "instancenorm", "rmsnorm", "logsoftmax", "glu", "elu"),
-    }
-)
+COMPOSITES = {
+    *("gelu", "layernormalization", "layernorm", "silu", "mish", "softplus"),
+    *("groupnorm", "instancenorm", "rmsnorm", "logsoftmax", "glu", "elu"),
+}
 MOST_PARTS = 12
 # Operations that only move elements or that an exporter writes otherwise: they say little about which model it is.
-MOVES = frozenset(
-    {
-        *(ONNX.get(op_type, op_type.lower()) for op_type in RESHAPES | MOVEMENT | SHAPE_CONSTANTS | COPIES),
-        *(SIZE, BIAS, "chunk", "contiguous", "select", "to", "empty", "zeros", "detach", "narrow"),
-    }
-)
+MOVES = {
+    *(ONNX.get(op_type, op_type.lower()) for op_type in RESHAPES | MOVEMENT | SHAPE_CONSTANTS | COPIES),
+    *(SIZE, BIAS, "chunk", "contiguous", "select", "to", "empty", "zeros", "detach", "narrow"),
+}
 
 
 def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
@@ -87,23 +78,22 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     pairs = _pairs(left, right)
     alike = {call: nodes[node].name for call, node in pairs}
     fills = _fills(recorded, pairs, nodes)
-    names = uniquely_named(Layer(call.operator, call.operator) for call in recorded.calls)
     times_us = [*zip(*recorded.times_us, strict=True)]
     computed = {index: (source, *within.get(source, ())) for index, source in alike.items()}
-    layers = (
+    layers = uniquely_named(
         Layer(
-            name.name,
+            call.operator,
             call.operator,
             computed.get(index, ()),
             fills.get(index, ()),
             is_folded=_is_folded(left, index, alike),
             run_us=times_us[index],
         )
-        for index, (name, call) in enumerate(zip(names, recorded.calls, strict=True))
+        for index, call in enumerate(recorded.calls)
     )
     sized = [_or_size(token, node, graph) for token, node in zip(right, nodes, strict=True)]
     return LayerProfile(
-        *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
+        *("PyTorch", "pytorch", layers, len(recorded.start_us)),
         names_contractions=True,
         operation_share=None if is_sized else _operation_share(left, sized, pairs),
         run_start_us=recorded.start_us,
@@ -266,9 +256,7 @@ def _require_sizes(path: Path, calls: Sequence[TorchCall], left: Sequence[Token]
     strange = [place for place in places if left[place] not in known]
     if places and 2 * len(strange) > len(places):
         call = calls[strange[0]]
-        problem = (
-            f"{quoted(call.operator)} was recorded with operands {[*map(list, call.shapes[:2])]}, which no node has"
-        )
-        raise PipelineError(
-            path, problem, "give the recorded sizes with <dim>, and the model exported from that program"
-        )
+        operands_read = [*map(list, call.shapes[:2])]
+        problem = f"{quoted(call.operator)} was recorded with operands {operands_read}, which no node has"
+        remedy = "give the recorded sizes with <dim>, and the model exported from that program"
+        raise PipelineError(path, problem, remedy)

@@ -68,9 +68,7 @@ def read_calls(path: Path) -> TorchCalls:
     operators = events.operators
     if not operators.call_indices:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
-    start_us, time_us, thread = (
-        np.array(column) for column in (operators.start_us, operators.time_us, operators.thread)
-    )
+    start_us, time_us, thread = map(np.array, (operators.start_us, operators.time_us, operators.thread))
     outer, owner = _outermost(operators)
     times = _kernel_times(events, outer, owner) if events.kernels else time_us
     forward = _forward(events, outer)

@@ -43,33 +43,27 @@ class TorchCall:
 
 @dataclass(slots=True)
 class TorchOperators:
-    """Figures of each operator, in arrays: a file may hold millions.
-
-    ``number`` is its External id, or -1. ``is_named``: its name has a namespace.
-    """
+    """Figures of each operator, in arrays: a file may hold millions."""
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)
     start_us: array[float] = field(default_factory=lambda: array("d"))
     time_us: array[float] = field(default_factory=lambda: array("d"))
     thread: array[int] = field(default_factory=lambda: array("q"))
     call_index: array[int] = field(default_factory=lambda: array("q"))
-    number: array[int] = field(default_factory=lambda: array("q"))
-    is_named: array[int] = field(default_factory=lambda: array("b"))
+    number: array[int] = field(default_factory=lambda: array("q"))  # its External id, or -1
+    is_named: array[int] = field(default_factory=lambda: array("b"))  # whether its name has a namespace
     is_backward: array[int] = field(default_factory=lambda: array("b"))
 
 
 @dataclass(slots=True)
 class TorchEvents:
-    """The operators, steps (start, end, thread), kernels (External id, correlation, µs) and launches of a file.
-
-    ``optimizers`` has the calls of optimizers, as the steps. ``launches`` has External id, start and thread of the call
-    that launched a kernel, by correlation.
-    """
+    """The events of a file, by what they are."""
 
     operators: TorchOperators = field(default_factory=TorchOperators)
-    steps: list[tuple[float, float, int]] = field(default_factory=list)
-    optimizers: list[tuple[float, float, int]] = field(default_factory=list)
-    kernels: list[tuple[int, int, float]] = field(default_factory=list)
+    steps: list[tuple[float, float, int]] = field(default_factory=list)  # start, end, thread
+    optimizers: list[tuple[float, float, int]] = field(default_factory=list)  # likewise, of calls of optimizers
+    kernels: list[tuple[int, int, float]] = field(default_factory=list)  # External id, correlation, µs
+    # External id, start and thread of the call that launched a kernel, by correlation
     launches: dict[int, tuple[int, float, int]] = field(default_factory=dict)
     threads: dict[tuple[str, str], int] = field(default_factory=dict)
 

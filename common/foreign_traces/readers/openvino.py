@@ -28,13 +28,8 @@ COLUMNS = ("layerName", "execStatus", "layerType", "execType", "realTime (ms)")
 FUSED = "undef"  # the implementation of a node that another one computes
 ROUNDING_MS = 0.0006  # a time has three decimals
 DTYPES = {
-    "f32": "float32",
-    "fp32": "float32",
-    "f16": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "i8": "int8",
-    "u8": "uint8",
+    **{"f32": "float32", "fp32": "float32", "f16": "float16", "fp16": "float16"},
+    **{"bf16": "bfloat16", "i8": "int8", "u8": "uint8"},
 }
 _PRECISION = re.compile(r"_([a-z]+\d+)$", re.IGNORECASE)
 _TIME = re.compile(r"\d{1,12}([.,]\d{1,9})?")

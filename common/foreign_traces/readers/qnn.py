@@ -42,10 +42,7 @@ ALLOCATION = (
 
 
 def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
-    """Read a profile of a device.
-
-    ``compiled`` is the schematic or qnn_op_trace.json of the same session, if there is one.
-    """
+    """Read a profile of a device; ``compiled`` is the session's schematic or qnn_op_trace.json, if there is one."""
     profile = read_qnn_csv(path)
     if profile.is_emulated:
         problem = f"has no valid times: they are the emulator's ({profile.evidence})"
@@ -54,9 +51,8 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
     nodes = npu_nodes(profile, schematic, trace, {})
     runs = [run for run in profile.runs if _time_us(run) is not None and _cycles(run)]
     if not runs:
-        raise PipelineError(
-            path, "has no run with a time on the accelerator and the cycles of its nodes", "record it again"
-        )
+        problem = "has no run with a time on the accelerator and the cycles of its nodes"
+        raise PipelineError(path, problem, "record it again")
     busy = [node for node in nodes if any(run.node_cycles[node.op_id] for run in runs)]
     layers = tuple(_layer(node, nodes, runs) for node in busy)
     named = {names for layer in layers for names in layer.sources}

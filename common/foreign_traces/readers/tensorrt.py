@@ -36,13 +36,8 @@ LONGEST_MS = 1e9  # no layer of a run takes longer
 MOST_RUNS = 10**9
 PERCENT_TOLERANCE = 1.0  # trtexec rounds each share to six digits
 DTYPES = {
-    "BF16": "bfloat16",
-    "FP16": "float16",
-    "HALF": "float16",
-    "INT8": "int8",
-    "FP8": "float8e4m3fn",
-    "FP32": "float32",
-    "FLOAT": "float32",
+    **{"BF16": "bfloat16", "FP16": "float16", "HALF": "float16"},
+    **{"INT8": "int8", "FP8": "float8e4m3fn", "FP32": "float32", "FLOAT": "float32"},
 }
 Object: TypeAlias = dict[str, object]  # of JSON
 _SERVES = (

@@ -15,8 +15,8 @@ import numpy as np
 from common.generation.decoder import CallSizes, Decoder
 from common.generation.loop import Calls, drawn_prompt, runtime_values
 from common.generation.streams.engine import TokenService, TokenStream
-from common.runtime.inputs.given import Array, numpy_dtype
-from common.runtime.inputs.values import Value, value_of
+from common.runtime.inputs.given import numpy_dtype
+from common.runtime.inputs.values import Array, Value, value_of
 from common.runtime.sessions.session import Session
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from onnx import TensorProto, helper
 
 from common.graphs.graph import Graph, Node, Tensor
@@ -17,17 +16,14 @@ from common.graphs.operators import COPIES, RESHAPES
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import shown
 from common.runtime.inputs.images import IMAGE_SUFFIXES, NORMALIZATIONS, decoded, image_form, normalized, resized
-
-Array = npt.NDArray[Any]
+from common.runtime.inputs.values import Array
 
 
 def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, Array]:
     """Make one array for each graph input; lengths of a cache are those that the graph is loaded with.
 
-    Raises:
-        UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has no
-            file.
-        PipelineError: an input does not fit into memory.
+    UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has none.
+    PipelineError: an input does not fit into memory.
     """
     read = read_given(graph, given)
     random = np.random.default_rng(seed)
@@ -48,10 +44,7 @@ def read_given(graph: Graph, given: Mapping[str, Path]) -> dict[str, Array]:
 
 
 def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
-    """Read the inputs that are given as arrays; errors are those of :func:`read_array`.
-
-    Images are left out: they have no shape before the model is known.
-    """
+    """Read the arrays among the inputs, not images: these have no shape before the model is known."""
     arrays = {name: path for name, path in given.items() if path.suffix.lower() not in IMAGE_SUFFIXES}
     return {name: read_array(path, name) for name, path in arrays.items()}
 
@@ -59,11 +52,8 @@ def given_arrays(given: Mapping[str, Path]) -> dict[str, Array]:
 def random_input(tensor: Tensor, random: np.random.Generator, categories: Sequence[str | int] = ()) -> Array:
     """Draw standard normal floats, random booleans, or integers of 0 or 1 (an index into any table of two rows).
 
-    Where the model names categories, one of them is drawn for each element.
-
-    Raises:
-        UnusableValueError: the model does not declare the tensor's rank, or numpy lacks its type.
-        PipelineError: the array does not fit into memory.
+    Where the model names categories, one of them is drawn for each element. UnusableValueError: the model does not
+    declare the tensor's rank, or numpy lacks its type. PipelineError: the array does not fit into memory.
     """
     dtype = numpy_dtype(tensor)
     if tensor.shape is None:
@@ -106,13 +96,10 @@ def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
 def read_input(tensor: Tensor, path: Path) -> Array:
     """Read an array or an image for one input; where the model declares no shape, any shape fits.
 
-    Raises:
-        UnusableValueError: the file cannot be read, or its shape or type does not fit.
+    UnusableValueError: the file cannot be read, or its shape or type does not fit.
     """
-    if path.suffix.lower() in IMAGE_SUFFIXES:
-        array = _read(lambda: read_image(tensor, path), tensor.name, path)
-    else:
-        array = read_array(path, tensor.name)
+    is_image = path.suffix.lower() in IMAGE_SUFFIXES
+    array = _read(lambda: read_image(tensor, path), tensor.name, path) if is_image else read_array(path, tensor.name)
     if tensor.shape is not None and array.shape != tensor.shape:
         raise _unusable(tensor.name, path, f"shape {list(array.shape)}, the model takes {list(tensor.shape)}")
     if array.dtype != numpy_dtype(tensor):
@@ -123,8 +110,7 @@ def read_input(tensor: Tensor, path: Path) -> Array:
 def read_array(path: Path, name: str) -> Array:
     """Read one array from a .npy file, for the input of this name. Text is an array of ``<U…``, as numpy calls it.
 
-    Raises:
-        UnusableValueError: there is no such file, or it does not hold one array.
+    UnusableValueError: there is no such file, or it does not hold one array.
     """
     array = _read(lambda: _loaded(path), name, path)
     if not isinstance(array, np.ndarray):
@@ -165,8 +151,7 @@ def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> Unusable
 def read_image(tensor: Tensor, path: Path) -> Array:
     """Read an RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized.
 
-    Raises:
-        ValueError: the input takes no images, or the file holds none.
+    ValueError: the input takes no images, or the file holds none.
     """
     form = image_form(tensor, numpy_dtype(tensor))
     values = normalized(resized(decoded(path), form), form, NORMALIZATIONS["imagenet"])

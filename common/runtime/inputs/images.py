@@ -58,11 +58,9 @@ def image_form(tensor: Tensor, dtype: np.dtype[Any]) -> ImageForm:
 
 
 def decoded(file: Path | bytes) -> Image:
-    """Return the pixels of an encoded image as RGB.
+    """Return the pixels of an encoded image as RGB; OSError: the file cannot be read.
 
-    Raises:
-        ValueError: Pillow cannot decode it, or it has so many pixels that it may be an attack.
-        OSError: the file cannot be read.
+    ValueError: Pillow cannot decode it, or it has so many pixels that it may be an attack.
     """
     from PIL import Image
 

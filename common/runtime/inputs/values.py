@@ -40,8 +40,7 @@ def bound(
 ) -> ort.IOBinding:
     """Bind a session to values, which a run does not copy; the caller keeps their memory alive.
 
-    Args:
-        outputs: where each output goes that is wanted; None: the runtime allocates it.
+    An output goes where its value is; None: the runtime allocates it.
     """
     binding = session.io_binding()
     for name, value in inputs.items():

@@ -43,9 +43,7 @@ class _Info(ctypes.Structure):
     )
 
 
-class _InfoList(ctypes.Structure):
-    """``ov_profiling_info_list_t``."""
-
+class _InfoList(ctypes.Structure):  # ``ov_profiling_info_list_t``
     _fields_ = (("infos", ctypes.POINTER(_Info)), ("size", ctypes.c_size_t))
 
 
@@ -155,15 +153,10 @@ def find_openvino() -> OpenVino | None:
 def count_layers(
     openvino: OpenVino, model: Path, feeds: Feeds, threads: int, runs: int, warmup: int, beside: Callable[[], None]
 ) -> LayerCounters:
-    """Run a model with OpenVINO's counters on, in turn with another callable.
+    """Run a model, the provider's graph of static input shapes, with OpenVINO's counters on.
 
-    Args:
-        model: the graph that the provider was given, of static input shapes.
-        warmup: runs before those, at least one.
-        beside: called and timed after each run, so that both see the same machine.
-
-    Raises:
-        PipelineError: OpenVINO refuses the model or fails to run it.
+    At least one run of warm-up comes before. ``beside`` is called and timed after each run, so that both see the same
+    machine. PipelineError: OpenVINO refuses the model or fails to run it.
     """
     settings = {**AS_PROVIDER, "INFERENCE_NUM_THREADS": str(threads), "PERF_COUNT": "YES"}
     with ExitStack() as stack:

@@ -35,19 +35,13 @@ def _run_options() -> ort.RunOptions:
 
 
 class RuntimeCall:
-    """The work of the runtime for one caller: a run, or the creation of a session, one at a time.
-
-    Attributes:
-        options: those of the current or the next run.
-        begin_s: start of the current run on the clock of ``time.monotonic``; ``IDLE`` between runs.
-        was_ended: whether its options end every run.
-    """
+    """The work of the runtime for one caller: a run, or the creation of a session, one at a time."""
 
     def __init__(self, model: object = "") -> None:
-        self.options = _run_options()
+        self.options = _run_options()  # of the current or the next run
         self.model = model
-        self.begin_s = IDLE
-        self.was_ended = False
+        self.begin_s = IDLE  # start of the current run on the clock of ``time.monotonic``; ``IDLE`` between runs
+        self.was_ended = False  # whether its options end every run
         self._creation: ort.SessionOptions | None = None
         self._thread = threading.get_ident()
         self._limit_s = self._told_s = IDLE

@@ -66,15 +66,10 @@ def with_execution(options: SessionSettings, execution: str, inter_threads: int 
 def given_settings(
     values: Mapping[str, Any], changes: Mapping[str, str] = MappingProxyType({}), quantity: str = ""
 ) -> SessionSettings:
-    """Return the settings of a session.
+    """Return the settings of a session from the values of ``GIVEN``; no threads are all that this process may use.
 
-    Args:
-        values: those of ``GIVEN``; no threads are all that this process may use.
-        changes: texts that replace some of them.
-        quantity: name of the setting that the changes come from.
-
-    Raises:
-        UnusableValueError: a setting is unknown, or does not take its value.
+    ``changes`` are texts that replace some of them, and come from the setting ``quantity``. UnusableValueError: a
+    setting is unknown, or does not take its value.
     """
     if unknown := [name for name in changes if name not in GIVEN]:
         raise UnusableValueError(quantity, f"{quoted(unknown[0])} is no setting", f"it takes {', '.join(GIVEN)}")
@@ -104,11 +99,9 @@ def create_session(
     trace_prefix: Path | None = None,
     optimized: Path | None = None,
 ) -> Session:
-    """Create a session.
+    """Create a session of an ONNX file, or of a serialized model.
 
     Args:
-        model: an ONNX file, or a serialized model.
-        settings: threads, provider and optimization level.
         content: what to run instead of the file's own content; weights are still looked up beside the file.
         trace_prefix: profile every run into a file whose name starts with this.
         optimized: where to save the executed graph, without its large weights. For a provider that compiles subgraphs,
@@ -190,9 +183,7 @@ def _options(
 def run(session: Session, feeds: Operands, model: object = "a calibration model") -> None:
     """Run one inference and drop its outputs; ``model`` is what an error names.
 
-    Raises:
-        PipelineError: the runtime fails, with its own reason, or a limit ended the run
-            (:mod:`common.runtime.sessions.limits`).
+    PipelineError: the runtime fails, with its own reason, or a limit ended the run (see :func:`_limited`).
     """
     is_foreign = isinstance(next(iter(feeds.values()), None), ort.OrtValue)
     _limited(partial(session.run_with_ort_values if is_foreign else session.run, None, feeds), model)

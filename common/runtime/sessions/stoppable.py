@@ -24,31 +24,23 @@ def dynamic_axes(session: Session) -> dict[str, tuple[int, ...]]:
 
 
 class StoppableRuns:
-    """Runs of one caller on a session, one at a time.
+    """Runs of one caller on a session, one at a time; the session may run for other callers at the same time.
 
-    Args:
-        session: it may run for other callers at the same time.
-        model: what an error names.
-        device: the runtime's name of a device with memory of its own: inputs are copied there and outputs back, bound
-            to the session, and the copies are timed apart from the run. Empty: the session computes in host memory.
-
-    Attributes:
-        stages: names of the parts of a run.
+    ``device`` is the runtime's name of a device with memory of its own: inputs are copied there and outputs back, bound
+    to the session, and the copies are timed apart from the run. Without one, the session computes in host memory.
     """
 
     def __init__(self, session: Session, model: object, device: str = "") -> None:
         self._session, self._device = session, device
         self._call = RuntimeCall(model)
         self._on_device: dict[tuple[str, tuple[int, ...]], Value] = {}
-        self.stages = stages_on(device)
+        self.stages = stages_on(device)  # names of the parts of a run
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[Sequence[Any], tuple[int, ...]]:
         """Run one inference; return its outputs, and what its stages took in ns.
 
-        An output is an array, or a value of the runtime where numpy lacks a type of the model.
-
-        Raises:
-            PipelineError: the runtime fails, with its own reason, or the run was stopped or reached a limit.
+        An output is an array, or a value of the runtime where numpy lacks a type of the model. PipelineError: the
+        runtime fails, with its own reason, or the run was stopped or reached a limit.
         """
         self._call.begin_anew()
         try:
