@@ -32,6 +32,7 @@ if __name__ == "__main__":
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 from common import cli
@@ -44,7 +45,7 @@ from common.profiling.ceilings.caches import (
     resident_array_bytes,
     stream_array_bytes,
 )
-from common.profiling.ceilings.sessions import builder, operators_by_threads
+from common.profiling.ceilings.sessions import operators_by_threads, timed_operators
 from common.profiling.ceilings.slices import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.runtime.sessions.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
@@ -104,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             caches = {count: last_level_cache_bytes(processors, count) for count in dict.fromkeys((threads, 1))}
             private, stream_bytes = private_cache_bytes(processors), stream_array_bytes(caches[threads])
             resident = {count: resident_array_bytes(private, last, count) for count, last in caches.items()}
-            slices = measure_slices(builder(operators_by_threads(stream_bytes, resident)), settings.seconds)
+            build = partial(timed_operators, operators_by_threads(stream_bytes, resident))
+            slices = measure_slices(build, settings.seconds)
             ceilings = {
                 "threads": threads,
                 "cpu_model": cpu_model(),

@@ -89,11 +89,11 @@ def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
     """Yield group, name and peer of the operators of stage 00."""
     from common.profiling.ceilings.caches import last_level_cache_bytes, stream_array_bytes
     from common.profiling.ceilings.operators import SIDE, add, conv, matmul
-    from common.profiling.ceilings.sessions import builder
+    from common.profiling.ceilings.sessions import timed_operators
     from common.runtime.sessions.threads import available_processors
 
     size = stream_array_bytes(last_level_cache_bytes(available_processors(), threads))
-    for work in builder({threads: [matmul(SIDE), conv(256, 3), add(size)]})():
+    for work in timed_operators({threads: [matmul(SIDE), conv(256, 3), add(size)]}):
         group = "memory" if work.subject.roof == "memory" else "compute"
         yield group, f"ONNX Runtime, {work.subject.label}", timed(work.amount, work.run)
 

@@ -19,15 +19,13 @@ from common.profiling.trace.reader import NodeTrace, Trace
 
 @dataclass(frozen=True, slots=True)
 class NodeLatency:
-    """A node's statistics, raw and corrected, as the columns of op_latency name them.
-
-    ``correction`` is None where the profiler's cost is unknown; the corrected statistics then are the raw ones.
-    """
+    """A node's statistics, raw and corrected, as the columns of op_latency name them."""
 
     node: NodeTrace
     input_count: int
     sample_count: int
     events_per_run: int
+    # None where the profiler's cost is unknown; the corrected statistics then are the raw ones
     correction: OverheadCost | None
     statistics: Mapping[str, float | None]
     raw_total_us: float
@@ -44,14 +42,9 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
     """Return statistics of every node, raw and corrected (floored at zero, never rescaled).
 
     The correction is the cost of profiling inside each event of the node. The own time of a control-flow node also
-    contains the cost around the events of its bodies.
-
-    Args:
-        input_counts: operands of each executed node (the trace omits prepacked weights).
-        folder: where the calibration writes its traces.
-
-    Raises:
-        PipelineError: the trace has nodes that the executed graph lacks.
+    contains the cost around the events of its bodies. ``input_counts`` has the operands of each executed node: the
+    trace omits prepacked weights. The calibration writes its traces into the folder. PipelineError: the trace has nodes
+    that the executed graph lacks.
     """
     if strangers := [name for name in measurement.trace.nodes if name not in input_counts]:
         raise PipelineError("the trace", f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}")

@@ -140,10 +140,9 @@ def _profiling(summary: Mapping[str, Any], unprofiled: int, latencies: Sequence[
         change = f"{100 * abs(overhead):.0f} % {'less' if overhead < 0 else 'longer'}"
         yield f"profiled runs took {change} than unprofiled ones; {remedy}"
     if not summary["is_alternating"]:
-        yield (
-            "the model is large, so one session was held at a time: the profiled runs came after the unprofiled ones. "
-            "What profiling costs, and the gap, include any change of the host in between"
-        )
+        order = "one session was held at a time: the profiled runs came after the unprofiled ones"
+        change = "What profiling costs, and the gap, include any change of the host in between"
+        yield f"the model is large, so {order}. {change}"
     if summary["profiled_sample_count"] < unprofiled:
         counts = f"{summary['profiled_sample_count']} of {unprofiled} runs were profiled"
         yield f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events"

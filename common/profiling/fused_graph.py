@@ -28,13 +28,9 @@ NUMBER = re.compile(r"(\d+)$")  # the runtime numbers the parts of one session a
 def complete_executed_graph(executed: Path, assigned: Sequence[AssignedNode], provider: str, trace: Trace) -> None:
     """Write the executed graph of a compiling provider, without weights; any other one the runtime has already saved.
 
-    Args:
-        executed: where :func:`create_session` was asked to save it; the graph that the provider was given is beside it.
-        assigned: the nodes that the runtime gave to the provider, which are all nodes of that graph.
-        provider: full name of the execution provider.
-
-    Raises:
-        PipelineError: the parts are not those of the saved graph, or not as many as the trace has nodes.
+    It goes where :func:`create_session` was asked to save it; the graph that the provider was given is beside it. The
+    assigned nodes are all nodes of that graph. PipelineError: the parts are not those of the saved graph, or not as
+    many as the trace has nodes.
     """
     if not compiles(provider) or not trace.nodes:
         return

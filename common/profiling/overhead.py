@@ -71,14 +71,11 @@ NO_COST = OverheadCost(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Cost per event: inside its duration, and from its end to the start of the next event.
+    """Cost per event."""
 
-    ``wake_up`` is the extra time of the first event of a run, which wakes the threads of the pool.
-    """
-
-    inside: OverheadCost
-    around: OverheadCost
-    wake_up: OverheadCost = NO_COST
+    inside: OverheadCost  # within its duration
+    around: OverheadCost  # from its end to the start of the next event
+    wake_up: OverheadCost = NO_COST  # extra time of the first event of a run, which wakes the threads of the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +173,9 @@ def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
 def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
     """Return the cost per event in each block, in µs: inside (row 0) and around (row 1).
 
-    Args:
-        walls: latencies of a round (rows) of the short and the long chain, unprofiled, in µs; more columns are ignored.
-        traced: traced durations of the nodes (rows) of the long chain in each round (columns), in µs.
-        spans: from the start of its first event to the end of its last, in µs.
+    ``walls`` are latencies of a round (rows) of the short and the long chain, unprofiled, in µs; more columns are
+    ignored. ``traced`` are durations of the nodes (rows) of the long chain in each round (columns), and ``spans`` those
+    from the start of its first event to the end of its last, in µs.
     """
     short, long = fastest(walls[:, 0]), fastest(walls[:, 1])
     # One block's slope is noisier than the traced times; its median over blocks is the operator's time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,36 +25,31 @@ WITHOUT_BIASES = "/WithoutBiases"  # OpenVINO appends this to a convolution whos
 
 @dataclass(frozen=True, slots=True)
 class ProviderLayers:
-    rows: tuple[ProviderLayersRow, ...]
-    notes: tuple[str, ...]
+    rows: Sequence[ProviderLayersRow] = ()
+    notes: tuple[str, ...] = ()
 
 
 def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, source: Graph) -> ProviderLayers:
     """Measure the layers that a provider ran; only a note where the counters of a compiling provider cannot be read.
 
-    Args:
-        folder: where :func:`create_session` left the graph that the provider was given.
-        source: the model, which names the source node of a layer.
+    The folder has the graph that the provider was given. ``source`` is the model, which names the source node of a
+    layer.
     """
     if not compiles(settings.provider):
-        return ProviderLayers((), ())
+        return ProviderLayers()
     openvino = find_openvino() if settings.provider == OPENVINO else None
     if openvino is None:
-        return ProviderLayers((), (_unavailable(settings.provider),))
+        row = find_provider(settings.provider)
+        where = f"; its trace has {row.trace}" if row else ""
+        return ProviderLayers(notes=(f"times of {settings.provider}'s layers are unavailable here{where}",))
     try:
         write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
         session = create_session(folder / GIVEN_GRAPH, settings)
         beside = partial(run, session, operands(session, feeds))
         counters = count_layers(openvino, folder / "static.onnx", feeds, settings.threads, RUNS, WARMUP, beside)
     except PipelineError as error:
-        return ProviderLayers((), (f"times of the provider's layers are unavailable ({error})",))
-    return ProviderLayers(tuple(layer_rows(counters, source)), (agreement(counters),))
-
-
-def _unavailable(provider: str) -> str:
-    row = find_provider(provider)
-    where = f"; its trace has {row.trace}" if row else ""
-    return f"times of {provider}'s layers are unavailable here{where}"
+        return ProviderLayers(notes=(f"times of the provider's layers are unavailable ({error})",))
+    return ProviderLayers(layer_rows(counters, source), (agreement(counters),))
 
 
 def layer_rows(counters: LayerCounters, source: Graph) -> list[ProviderLayersRow]:

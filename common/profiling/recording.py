@@ -95,18 +95,17 @@ def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
 def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup: int | None) -> Recording:
     """Find out which runs of a recorded trace count.
 
-    Args:
-        threads: the recorded thread count; None: the one in the trace.
-        warmup: runs to leave out at the start; None: see the module's rule.
-
-    Raises:
-        PipelineError: runs overlap in time, or the clock was set back in every run.
-        UnusableValueError: the thread count is unknown or contradicts the trace, or the warm-up leaves no run.
+    Without a thread count, that of the trace holds; without a number of warm-up runs, the module's rule. PipelineError:
+    runs overlap in time, or the clock was set back in every run. UnusableValueError: the thread count is unknown or
+    contradicts the trace, or the warm-up leaves no run.
     """
     trace = keep_runs(recorded, recorded.run_is_orderly)
     if not trace.nodes:
         raise PipelineError(path, "has no run in which the clock was not set back", "record it again")
-    _require_sequence(path, trace)
+    spans = zip(trace.run_start_us, trace.run_duration_us, strict=True)
+    if any(start_us + duration_us > later_us + 1 for (start_us, duration_us), (later_us, _) in pairwise(spans)):
+        problem = "has runs that overlap in time: several ran at once, or the clock was set back"
+        raise PipelineError(path, problem, "record one run after the other")
     if warmup is None:
         warmup = leading_slow_runs(trace.run_duration_us)
     elif warmup >= trace.run_count:
@@ -123,13 +122,6 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
         tuple(lacks),
         tuple(_notes(trace, warmup, providers)),
     )
-
-
-def _require_sequence(path: Path, trace: Trace) -> None:
-    spans = zip(trace.run_start_us, trace.run_duration_us, strict=True)
-    if any(start_us + duration_us > later_us + 1 for (start_us, duration_us), (later_us, _) in pairwise(spans)):
-        problem = "has runs that overlap in time: several ran at once, or the clock was set back"
-        raise PipelineError(path, problem, "record one run after the other")
 
 
 def _threads(trace: Trace, given: int | None) -> int:
@@ -159,10 +151,8 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> Iterato
         yield "the trace has one run only, which is a cold one"
     if not any(node.output_shapes for node in trace.nodes.values()):
         yield "the trace has no shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown"
-    asynchronous = [name for name in providers if name.startswith(ASYNCHRONOUS)]
-    if asynchronous:
-        names = ", ".join(sorted(asynchronous))
-        yield f"{names} computes after a node returned: a node's time is that of starting it"
+    if asynchronous := sorted(name for name in providers if name.startswith(ASYNCHRONOUS)):
+        yield f"{', '.join(asynchronous)} computes after a node returned: a node's time is that of starting it"
     if len(providers) > 1:
         yield f"several providers ran nodes: {', '.join(sorted(providers))}"
     kernel_us = sum(sum(node.run_us) for node in trace.nodes.values())
@@ -181,22 +171,20 @@ def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
 
 def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:
     """Refuse an executed graph whose inputs or outputs are not those of the model that it was made from."""
-    for kind in ("input", "output"):
-        names = [_names(graph, kind) for graph in (executed, model)]
-        if differing := sorted(names[0] ^ names[1]):
-            problem = f"is not of this model: only one of them has the {kind} {', '.join(differing[:5])}"
+    differing = {"input": _inputs(executed) ^ _inputs(model), "output": {*executed.outputs} ^ {*model.outputs}}
+    for kind, names in differing.items():
+        if names:
+            problem = f"is not of this model: only one of them has the {kind} {', '.join(sorted(names)[:5])}"
             raise PipelineError(executed_path, problem, "give the model that was recorded")
 
 
-def _names(graph: Graph, kind: str) -> set[str]:
-    if kind == "output":
-        return {*graph.outputs}
+def _inputs(graph: Graph) -> set[str]:
     return {name for name, tensor in graph.tensors.items() if tensor.kind == "input"}
 
 
 def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
     """Refuse a trace, of the file ``path``, in which an input or output of the model has another shape."""
-    ends = {*model.outputs, *(name for name, tensor in model.tensors.items() if tensor.kind == "input")}
+    ends = {*model.outputs, *_inputs(model)}
     for name, traced in _traced_shapes(executed, trace):
         bound = model.tensors[name].shape if name in ends else None
         pairs = zip(bound or (), traced, strict=False)

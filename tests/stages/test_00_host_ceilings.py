@@ -279,7 +279,7 @@ def test_what_the_runtime_does_not_compute_is_not_measured(monkeypatch):
 
 def test_sessions_share_their_arrays_and_run():
     chosen = [operators.add(44), operators.qlinear_matmul(13)]
-    works = sessions.builder({2: chosen, 1: chosen})()
+    works = sessions.timed_operators({2: chosen, 1: chosen})
     assert [(one.subject.threads, one.subject.roof) for one in works] == [
         (2, "memory"),
         (2, "int8"),
@@ -298,7 +298,7 @@ def test_too_little_memory(monkeypatch):
 
     monkeypatch.setattr(operators.Operator, "operand", no_room)
     with pytest.raises(PipelineError, match=r"memory: too little for 3 arrays of 48 bytes; .*(<mem_bw>|03 --mem-bw)"):
-        sessions.builder({1: [operators.add(48)]})()
+        sessions.timed_operators({1: [operators.add(48)]})
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

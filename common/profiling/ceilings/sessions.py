@@ -7,7 +7,7 @@ computes it in float32, between two casts.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -58,19 +58,15 @@ def is_computed(operator: Operator) -> bool:
         return operator.op_type in op_types and not op_types & CONVERSIONS
 
 
-def builder(by_threads: Mapping[int, Sequence[Operator]]) -> Callable[[], list[TimedOperator]]:
-    """Return a function that makes all sessions anew; those at different thread counts share their arrays."""
-
-    def build() -> list[TimedOperator]:
-        arrays: dict[str, tuple[Value, ...]] = {}
-        timed = []
-        for threads, operators_at in by_threads.items():
-            for operator in operators_at:
-                values = arrays.get(operator.label) or arrays.setdefault(operator.label, _operands(operator))
-                timed.append(_timed_operator(operator, threads, values))
-        return timed
-
-    return build
+def timed_operators(by_threads: Mapping[int, Sequence[Operator]]) -> list[TimedOperator]:
+    """Make all sessions anew; those at different thread counts share their arrays."""
+    arrays: dict[str, tuple[Value, ...]] = {}
+    timed = []
+    for threads, operators_at in by_threads.items():
+        for operator in operators_at:
+            values = arrays.get(operator.label) or arrays.setdefault(operator.label, _operands(operator))
+            timed.append(_timed_operator(operator, threads, values))
+    return timed
 
 
 def _operands(operator: Operator) -> tuple[Value, ...]:

@@ -59,9 +59,8 @@ def measure_slices(
 ) -> list[Slices]:
     """Build the operators anew for each epoch and let them take turns, each at least once.
 
-    Args:
-        build: returns the same operators in the same order each time, with new sessions and arrays.
-        seconds: time of the slices of all epochs together; the time to build comes on top.
+    ``build`` returns the same operators in the same order each time, with new sessions and arrays. The slices of all
+    epochs together take ``seconds``; the time to build comes on top.
     """
     rates: dict[Subject, tuple[list[float], list[float]]] = {}
     for epoch in range(EPOCHS):

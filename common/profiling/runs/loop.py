@@ -69,16 +69,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What a session runs: ``content`` instead of the file's own, if it is given.
-
-    ``is_alone``: only one session of the model is held at a time.
-    """
+    """What a session runs."""
 
     model: Path
     feeds: Feeds
     settings: SessionSettings
-    content: bytes | None = None
-    is_alone: bool = False
+    content: bytes | None = None  # runs instead of the file's own, if it is given
+    is_alone: bool = False  # whether only one session of the model is held at a time
 
 
 class ColdStart(NamedTuple):
@@ -120,12 +117,9 @@ class TracedSession:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
+    """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start."""
 
-    ``model`` is the model's file, which errors name.
-    """
-
-    model: Path
+    model: Path  # its file, which errors name
     plain: Session
     traced: TracedSession
     feeds: Operands
@@ -199,16 +193,13 @@ def take_turns(
 ) -> list[Runs]:
     """Run all sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
 
-    The order of several models is turned round after each turn, so that drift meets all alike.
+    The order of several models is turned round after each turn, so that drift meets all alike. The budget counts
+    unprofiled runs. PipelineError: a run failed before one of each session was counted.
 
     Args:
-        budget: length of the measurement; it counts unprofiled runs.
         progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
             the warm-up.
         between_runs: work to do while no run is timed, such as reading the events recorded so far.
-
-    Raises:
-        PipelineError: a run failed before one of each session was counted.
     """
     events = max(sessions.traced.events_per_run for sessions in models)
     warmup_due, due = traceable_runs(events, budget.warmup)
@@ -240,12 +231,10 @@ def take_turns(
 def repeat(
     budget: Budget, turn: Callable[[int, float | None], None], progress: Progress, between_runs: Callable[[], None]
 ) -> None:
-    """Do the turns of the warm-up, and then those of the budget.
+    """Do the turns of the warm-up, and then those of the budget; the callables are as in :func:`take_turns`.
 
-    Args:
-        turn: gets its number from 1 on, in the warm-up and after it, and the share of the budget that is done with it;
-            None during the warm-up.
-        progress: as in :func:`take_turns`, like ``between_runs``.
+    A turn gets its number from 1 on, in the warm-up and after it, and the share of the budget that is done with it;
+    None during the warm-up.
     """
     for step in range(1, budget.warmup + 1):
         turn(step, None)

@@ -142,10 +142,7 @@ def conclude(ended: EndedSession, runs: Runs) -> Measurement:
 
     Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; if none of
     these is sound, they count from the end of the warm-up on. If they came after the unprofiled runs, they count from
-    the end of their own warm-up on.
-
-    Raises:
-        PipelineError: nodes ran on another provider than the one asked for.
+    the end of their own warm-up on. PipelineError: nodes ran on another provider than the one asked for.
     """
     steady, provider = steady_state(runs.plain.latencies_us), ended.settings.provider
     recorded, lost = _read(ended.trace_file)

@@ -43,16 +43,14 @@ def timed_runs(
 ) -> tuple[loop.EndedSession, loop.Runs]:
     """Run a model without and with profiling, by two sessions in turn or by one after the other.
 
+    The unprofiled runs of a session that is alone take half of a duration, and as many profiled ones follow at most.
+    PipelineError: the runtime refuses or fails, before a run of each session was counted.
+
     Args:
         folder: where the trace and the executed graph (``executed.onnx``) are left.
-        budget: length of the measurement. The unprofiled runs of a session that is alone take half of a duration, and
-            as many profiled ones follow at most.
         opened: called before the warm-up.
         observed: entered before the warm-up, left after the runs: after the unprofiled ones, if a session is alone.
         between_runs: work to do while no run is timed.
-
-    Raises:
-        PipelineError: the runtime refuses or fails, before a run of each session was counted.
     """
     if not plan.is_alone:
         sessions = loop.prepare(plan, folder)
@@ -96,10 +94,7 @@ def _alone(
     progress: loop.Progress,
     between_runs: Callable[[], None],
 ) -> str:
-    """Run one session, and return why its runs ended early; empty if they did not.
-
-    A failure before a run was counted is raised.
-    """
+    """Run one session, and return why it ended early, if it did; a failure before a run was counted is raised."""
     try:
         loop.repeat(budget, lambda *_: run(), progress, between_runs)
     except PipelineError as error:

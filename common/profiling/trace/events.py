@@ -96,9 +96,8 @@ def _sound(path: Path, event: Any) -> Event:
             lacking = f"the event {quoted(event.get('name'))} lacks its time, thread or arguments"
             raise PipelineError(path, f"is no trace of ONNX Runtime ({lacking})")
         if is_node and (part := damaged_part(event)):
-            raise PipelineError(
-                path, f"is damaged: the event {quoted(event['name'])} has odd {part}", "record it again"
-            )
+            problem = f"is damaged: the event {quoted(event['name'])} has odd {part}"
+            raise PipelineError(path, problem, "record it again")
     return event
 
 

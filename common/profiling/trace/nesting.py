@@ -13,18 +13,14 @@ Bodies = Mapping[str, Sequence[Mapping[str, str]]]
 
 @dataclass(slots=True)
 class Span:
-    """An event of node ``name`` with the events directly inside it and the node that owns it.
+    """An event of a node."""
 
-    ``position`` is its place in the trace, which lists events as they end; ``first`` is the position of the first event
-    inside it.
-    """
-
-    name: str
+    name: str  # of the node
     event: Event
-    position: int
-    first: int
-    owner: str = ""
-    inside: list[Span] = field(default_factory=list)
+    position: int  # its place in the trace, which lists events as they end
+    first: int  # position of the first event inside it
+    owner: str = ""  # the node that owns it
+    inside: list[Span] = field(default_factory=list)  # the events directly inside it
 
     @property
     def own_us(self) -> float:

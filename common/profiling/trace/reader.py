@@ -60,10 +60,7 @@ def shapes(described: Any) -> list[Any]:
 
 @dataclass(slots=True)
 class NodeTrace:
-    """All events of one node; ``run_us`` and ``run_events`` hold its own time and its events in each run, in run order.
-
-    ``owner`` is the control-flow node whose event its events are nested in; empty at the top level.
-    """
+    """All events of one node."""
 
     name: str
     op_type: str
@@ -72,10 +69,10 @@ class NodeTrace:
     input_shapes: list[Any]
     output_shapes: list[Any]
     output_dtypes: list[str]
-    owner: str = ""
+    owner: str = ""  # the control-flow node whose event its events are nested in; empty at the top level
     shapes: TracedShapes = field(default_factory=TracedShapes)
-    run_us: list[float] = field(default_factory=list)
-    run_events: list[int] = field(default_factory=list)
+    run_us: list[float] = field(default_factory=list)  # its own time in each run
+    run_events: list[int] = field(default_factory=list)  # its events in each run
     uses_thread_pool: bool = False
     pool: PoolUse | None = None
     memory: MemoryUse | None = None
@@ -91,24 +88,18 @@ class NodeTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The nodes in the order in which they first started, and the number of complete runs.
-
-    ``run_span_us`` is the time from the start of the first node to the end of the last, in each run; ``run_start_us``
-    and ``run_duration_us`` are those of its ``model_run`` event. In a run that is not orderly the clock was set back,
-    and its nodes have no times. ``event_count`` counts the events of nodes, ``recorded_count`` those of all kinds.
-    ``cut`` says why the trace ends early; it is empty if the trace is whole. Both memory figures are maxima in bytes.
-    """
+    """The nodes in the order in which they first started, and figures of the complete runs."""
 
     nodes: Mapping[str, NodeTrace]
     run_count: int
-    event_count: int
-    run_span_us: tuple[float, ...] = ()
-    recorded_count: int = 0
-    run_start_us: tuple[float, ...] = ()
+    event_count: int  # of nodes
+    run_span_us: tuple[float, ...] = ()  # from the start of the first node to the end of the last, in each run
+    recorded_count: int = 0  # events of all kinds
+    run_start_us: tuple[float, ...] = ()  # of its ``model_run`` event, as the duration
     run_duration_us: tuple[float, ...] = ()
-    run_is_orderly: tuple[bool, ...] = ()
-    cut: str = ""
-    peak_memory_bytes: int | None = None
+    run_is_orderly: tuple[bool, ...] = ()  # in any other run the clock was set back, and its nodes have no times
+    cut: str = ""  # why the trace ends early; empty if it is whole
+    peak_memory_bytes: int | None = None  # the maximum, as of the arena
     arena_bytes: int | None = None
 
     @property
@@ -120,13 +111,10 @@ class Trace:
 def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = False) -> Trace:
     """Read a trace; memory grows with the number of nodes and runs, not with the file.
 
-    Args:
-        bodies: needed where two graphs of the model have nodes of one name. For each owner (empty for the main graph)
-            and each of its bodies, it maps a node's name in the trace to its unique name.
-        partial: accept the complete runs of a trace that ends early, and say so in ``cut``.
-
-    Raises:
-        PipelineError: the trace is not complete, or with ``partial`` has no complete run.
+    ``bodies`` are needed where two graphs of the model have nodes of one name: for each owner (empty for the main
+    graph) and each of its bodies, they map a node's name in the trace to its unique name. ``partial`` accepts the
+    complete runs of a trace that ends early, and says so in ``cut``. PipelineError: the trace is not complete, or with
+    ``partial`` has no complete run.
     """
     try:
         if not partial and was_cut_by_runtime(path):
@@ -140,8 +128,7 @@ def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = Fals
 
 
 def _incomplete(path: Path, reason: str) -> PipelineError:
-    remedy = "lower <runs>, or free disk space"
-    return PipelineError(path, f"is no complete trace ({reason})", remedy)
+    return PipelineError(path, f"is no complete trace ({reason})", "lower <runs>, or free disk space")
 
 
 def _cut_by_runtime(path: Path) -> PipelineError:
@@ -195,8 +182,7 @@ class _Reader:
 
     def _add_nodes(self, spans: Sequence[Span], run: int) -> None:
         for span in spans:
-            node = self._nodes.get(span.name)
-            if node is None:
+            if (node := self._nodes.get(span.name)) is None:
                 node = self._nodes[span.name] = _first_event(span, len(self._nodes))
             node.extend(run + 1)
             node.shapes.add(span.event["args"])

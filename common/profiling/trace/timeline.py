@@ -48,11 +48,8 @@ def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
     """Return for each run of the trace whether its times are reliable.
 
     Two kinds of jumps are not found: one that is smaller than the difference between the run's latency and its
-    ``model_run``, and a backward jump in the last run that is shorter than the node it hits.
-
-    Args:
-        clocks: clocks of every profiled run that ended, in order. A last run that failed is in the trace as well, but
-            is not sound.
+    ``model_run``, and a backward jump in the last run that is shorter than the node it hits. The clocks are those of
+    every profiled run that ended, in order. A last run that failed is in the trace as well, but is not sound.
     """
     offsets = _offsets(trace, clocks)
     return tuple(run in offsets for run in range(trace.run_count))
@@ -66,9 +63,8 @@ def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
     for run, window in windows.items():
         common = offsets[members[-1]].cut(window) if members else window
         if common.width_us < 0:
-            if (
-                common.width_us < -JUMP_US
-            ):  # the last runs before a jump that also fit the offset after it may contain it
+            if common.width_us < -JUMP_US:
+                # the last runs before a jump that also fit the offset after it may contain it
                 while members and windows[members[-1]].cut(window).width_us >= 0:
                     del offsets[members.pop()]
             _settle(offsets, members)
@@ -79,15 +75,13 @@ def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
     return offsets
 
 
-def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
-    """Return the window of each run (times are cut to whole µs); empty if the clock visibly jumped inside."""
-    windows = []
+def _windows(trace: Trace, clocks: Sequence[RunClock]) -> Iterator[_Window]:
+    """Yield the window of each run (times are cut to whole µs); empty if the clock visibly jumped inside."""
     runs = zip(clocks, trace.run_start_us, trace.run_duration_us, trace.run_is_orderly, strict=False)
     for (start_s, latency_us), traced_us, duration_us, is_orderly in runs:
         start_us = 1e6 * start_s
         low, high = traced_us + duration_us - start_us - latency_us, traced_us + 1 - start_us
-        windows.append(_Window(low, high) if is_orderly else _Window(0.0, -1.0))
-    return windows
+        yield _Window(low, high) if is_orderly else _Window(0.0, -1.0)
 
 
 def _settle(offsets: dict[int, _Window], members: Sequence[int]) -> None:
@@ -102,11 +96,8 @@ def run_timelines(
     """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
 
     The spans of a run are in the order of their starts, by the position of the run in the trace. They may all be
-    shifted together by half of what its offset is unknown by. Runs in which the clock jumped are left out.
-
-    Args:
-        clocks: clocks of every profiled run, in order.
-        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+    shifted together by half of what its offset is unknown by. Runs in which the clock jumped are left out. The clocks
+    are those of every profiled run, in order; ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
     """
     offsets = _offsets(trace, clocks)
     wanted = {run for run in runs if run in offsets}
@@ -133,12 +124,9 @@ def spans_of_runs(
 def node_runs(
     trace_file: Path, clocks: Sequence[RunClock], warmup: int, bodies: Bodies, corrections_us: Mapping[str, float]
 ) -> dict[str, Samples]:
-    """Return the times in µs of every node, run by run, without the warm-up and less what profiling adds.
+    """Return the times in µs of every node, run by run, without the warm-up and less what profiling adds to each.
 
-    Args:
-        warmup: how many of them are not counted.
-        bodies: as in :func:`read_trace`, whose errors are those here.
-        corrections_us: the profiler's own cost in each node.
+    ``bodies`` are as in :func:`read_trace`, whose errors are those here.
     """
     trace = read_trace(trace_file, bodies, partial=True)
     sound = sound_runs(trace, clocks)

@@ -27,12 +27,10 @@ WAITS = ("Wait", "WaitRevoke")
 LOOP_PHASES = ("Distribution", "DistributionEnqueue", "Run", *WAITS)
 # The arenas that other providers report hold only the inputs and outputs of their nodes.
 ARENA_PROVIDERS = frozenset({"CPUExecutionProvider"})
-ARENA_FIELDS = frozenset(
-    {
-        *("mem_bytes_in_use", "mem_in_use_delta", "mem_in_use_peak", "mem_arena_held"),
-        *("mem_bytes_requested_in_use", "mem_requested_in_use_delta"),
-    }
-)
+ARENA_FIELDS = {
+    *("mem_bytes_in_use", "mem_in_use_delta", "mem_in_use_peak", "mem_arena_held"),
+    *("mem_bytes_requested_in_use", "mem_requested_in_use_delta"),
+}
 
 
 def _times() -> array[float]:
