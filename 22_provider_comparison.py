@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from common import cli
 from common.load.service.served_model import ServedModel
 from common.load.settings import RequestContent, matrix_options
-from common.runtime.provider_matrix import matrix_rows, provider_matrix
+from common.runtime.provider_matrix import provider_matrix
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
 from common.table_rows import ProviderComparisonRow
@@ -41,7 +41,7 @@ def arguments() -> cli.Parser:
 
 
 def compare(model: ServedModel, given: cli.Settings) -> list[ProviderComparisonRow]:
-    return matrix_rows(provider_matrix(model.path, matrix_options(given.values), model.samples[0]))
+    return provider_matrix(model.path, matrix_options(given.values), model.samples[0])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -90,11 +90,9 @@ def _node(
     is_at_border: bool,
     is_dequantized: bool,
 ) -> ExecutedNode:
-    """Return a node with its figures.
+    """Return a node with its figures; it is at a border if it reads no other node, or the model returns its result.
 
-    Args:
-        is_at_border: whether it reads no other node, or the model returns its result.
-        is_dequantized: whether it reads integers that were dequantized; no mend of a layout helps such a convolution.
+    ``is_dequantized``: it reads integers that were dequantized; no mend of a layout helps such a convolution.
     """
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     channels = _channels_read(timed)

@@ -14,12 +14,14 @@ from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import GAIN_SHARE, Facts, Rule, figure, meets, number
 from common.bottlenecks.subjects import Measured, RuleSubject, measured, subjects
 from common.dag import Dag, build_dag, to_us
-from common.files.configuration import Constant
+from common.files.configuration import Constant, IntervalPoint
 from common.messages.host_doubts import recorded_doubts
 from common.table_rows import BottlenecksRow, LatencySummaryDocument, Tables
 
 LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 ALL = Constant(1.0, 1.0, 1.0, "", "")
+POINTS: tuple[IntervalPoint, ...] = ("low", "likely", "high")
+WhatIfs = Mapping[IntervalPoint, Dag]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +50,27 @@ class Kept:
         return min(max(self.share * time_us, self.least_us, LEAST_US), time_us)
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfs:
-    """The graph at the low, the likely and the high times of its nodes."""
+def what_ifs(graph: ExecutedGraph) -> WhatIfs:
+    """Return the graph at the low, the likely and the high times of its nodes."""
+    pairs = [(producer, consumer) for producer, consumer, _ in graph.tensors]
+    intervals = {name: interval_us(node) for name, node in graph.nodes.items()}
+    sources = {"nodes_from": "op_roofline.csv", "edges_from": "executed_edges.csv"}
+    return {
+        point: build_dag({name: ends[place] for name, ends in intervals.items()}, pairs, **sources)
+        for place, point in enumerate(POINTS)
+    }
 
-    low: Dag
-    likely: Dag
-    high: Dag
 
-    def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0, realized: Constant = ALL) -> Gain:
-        """Return the gain; ``realized`` is the share of the greatest possible one that mending gains."""
-        likely, low, high = (
-            share * (to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us)
-            for dag, share in ((self.likely, realized.likely), (self.low, realized.low), (self.high, realized.high))
-        )
-        return Gain(likely, low, high, to_us(self.likely.span_ps - _mended(self.likely, kept).span_ps))
+def mending_gain(
+    graphs: WhatIfs, kept: Mapping[str, Kept], freed_gap_us: float = 0.0, realized: Constant = ALL
+) -> Gain:
+    """Return the gain; ``realized`` is the share of the greatest possible one that mending gains."""
+    mended = {point: _mended(dag, kept) for point, dag in graphs.items()}
+    low, likely, high = (
+        realized.at(point) * (to_us(_work_ps(graphs[point]) - _work_ps(mended[point])) + freed_gap_us)
+        for point in POINTS
+    )
+    return Gain(likely, low, high, to_us(graphs["likely"].span_ps - mended["likely"].span_ps))
 
 
 def _work_ps(dag: Dag) -> int:
@@ -72,15 +80,6 @@ def _work_ps(dag: Dag) -> int:
 def _mended(dag: Dag, kept: Mapping[str, Kept]) -> Dag:
     times = {node: (to_us(dag.latency_ps[node]), part) for node, part in kept.items()}
     return dag.with_faster({node: time_us / part.of(time_us) for node, (time_us, part) in times.items() if time_us})
-
-
-def what_ifs(graph: ExecutedGraph) -> WhatIfs:
-    pairs = [(producer, consumer) for producer, consumer, _ in graph.tensors]
-    intervals = {name: interval_us(node) for name, node in graph.nodes.items()}
-    sources = {"nodes_from": "op_roofline.csv", "edges_from": "executed_edges.csv"}
-    return WhatIfs(
-        *(build_dag({name: ends[point] for name, ends in intervals.items()}, pairs, **sources) for point in range(3))
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,9 @@ def _gain(rule: Rule, subject: RuleSubject, measurement: Measured, graphs: WhatI
         kept[node] = _as_kept(rule.stays_kept, number(measurement.graph.nodes[node].facts, rule.stays_kept))
     known = {node: part for node, part in kept.items() if part is not None}
     freed_us = number(subject.facts, "freed_gap_us") or 0.0
-    return graphs.gain(known, freed_us, rule.realized).at_most(measurement.graph.whole_us) if known else Gain()
+    if not known:
+        return Gain()
+    return mending_gain(graphs, known, freed_us, rule.realized).at_most(measurement.graph.whole_us)
 
 
 def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:

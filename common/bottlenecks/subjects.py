@@ -11,6 +11,7 @@ from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, lab
 from common.bottlenecks.rules import Chain, Facts, Rule, meets, number
 from common.bottlenecks.run_facts import npu_node_facts, npu_run_facts, run_facts
 from common.graphs.grouping import grouped
+from common.graphs.sums import ratio
 from common.messages.host_doubts import EXPLAINED_GAP_US
 from common.table_rows import LatencySummaryDocument, Tables
 
@@ -96,14 +97,8 @@ def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[RuleSubject]:
 def _shares(sums: Mapping[str, object]) -> Facts:
     """Return the shares of several nodes by their sums, as those of one node follow from its figures."""
     parts = {"roof_share": ("roof_us", "node_latency_us"), "unpadded_share": ("macs", "executed_macs")}
-    known = {name: [sums.get(term) for term in terms] for name, terms in parts.items()}
-    return {
-        "op_roofline": {
-            name: part / whole
-            for name, (part, whole) in known.items()
-            if isinstance(part, int | float) and isinstance(whole, int | float) and whole
-        }
-    }
+    known = {name: [number({"op_roofline": sums}, term) for term in terms] for name, terms in parts.items()}
+    return {"op_roofline": {name: ratio(part, whole) for name, (part, whole) in known.items()}}
 
 
 def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[RuleSubject]:

@@ -71,12 +71,9 @@ def dynamic_energy(
     compute: IntervalPoint = "likely",
     movement: IntervalPoint = "likely",
 ) -> DynamicEnergy:
-    """Return the energy of every node's arithmetic and data movement.
+    """Return the energy of every node's arithmetic and data movement, at points of the intervals of both coefficients.
 
-    Args:
-        cache_bytes: size of the last-level cache; if None, every byte comes from DRAM.
-        compute: point of the interval of pJ per FLOP.
-        movement: point of the interval of pJ per byte; its ends also decide the memory level.
+    The ends of that of movement also decide the memory level. Without a cache, every byte comes from DRAM.
     """
     moved = np.array([0.0 if work.is_gap else work.bytes for work in works], dtype=float)  # None becomes NaN
     cache, dram = (model.movement_pj_per_byte[level].at(movement) for level in MEMORY_LEVELS)

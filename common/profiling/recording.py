@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from common.graphs.graph import Graph
+from common.graphs.grouping import grouped
 from common.graphs.operators import CONTRACTIONS
 from common.latency.profiled_runs import figures_without_own_runs
 from common.latency.slow_runs import leading_slow_runs
@@ -113,15 +114,10 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
     spoiled = recorded.run_count - trace.run_count
     lacks = [f"the trace has {recorded.run_count} complete runs only: {RUNTIME_CUT}"] if trace.cut else []
     lacks += [f"the clock was set back in {spoiled} runs, which are left out"] if spoiled else []
-    providers = _time_by_provider(trace)
-    return Recording(
-        trace,
-        warmup,
-        _threads(trace, threads),
-        max(providers, key=lambda name: providers[name]),
-        tuple(lacks),
-        tuple(_notes(trace, warmup, providers)),
-    )
+    providers = grouped((node.provider, sum(node.run_us)) for node in trace.nodes.values())
+    busiest = max(providers, key=lambda name: sum(providers[name]))
+    notes = tuple(_notes(trace, warmup, sorted(providers)))
+    return Recording(trace, warmup, _threads(trace, threads), busiest, tuple(lacks), notes)
 
 
 def _threads(trace: Trace, given: int | None) -> int:
@@ -137,24 +133,17 @@ def _threads(trace: Trace, given: int | None) -> int:
     return given or traced or 1
 
 
-def _time_by_provider(trace: Trace) -> Mapping[str, float]:
-    times: dict[str, float] = {}
-    for node in trace.nodes.values():
-        times[node.provider] = times.get(node.provider, 0.0) + sum(node.run_us)
-    return times
-
-
-def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> Iterator[str]:
+def _notes(trace: Trace, warmup: int, providers: Sequence[str]) -> Iterator[str]:
     yield from (NO_PERCENTILES, NOT_CORRECTED, EMPTY)
     yield f"the first {warmup} of {trace.run_count} runs count as warm-up"
     if not warmup and trace.run_count == 1:
         yield "the trace has one run only, which is a cold one"
     if not any(node.output_shapes for node in trace.nodes.values()):
         yield "the trace has no shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown"
-    if asynchronous := sorted(name for name in providers if name.startswith(ASYNCHRONOUS)):
+    if asynchronous := [name for name in providers if name.startswith(ASYNCHRONOUS)]:
         yield f"{', '.join(asynchronous)} computes after a node returned: a node's time is that of starting it"
     if len(providers) > 1:
-        yield f"several providers ran nodes: {', '.join(sorted(providers))}"
+        yield f"several providers ran nodes: {', '.join(providers)}"
     kernel_us = sum(sum(node.run_us) for node in trace.nodes.values())
     if kernel_us > sum(trace.run_duration_us) + trace.event_count:  # each time is cut to whole microseconds
         yield "the nodes take longer than the runs: several ran at once, so their times do not add up to a run"

@@ -32,31 +32,24 @@ class OutputDistance:
     is_equal_shape: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderResult:
-    """The outcome of one provider; ``problem`` says why it does not run the model."""
-
-    provider: str
-    problem: str = ""
-    call_us: float | None = None  # median time of a run, the first one left out
-    errors: Sequence[OutputDistance] = ()  # how far each output is from the CPU's
-
-
 def provider_matrix(
     model: Path, settings: SessionSettings, feeds: Feeds, providers: Sequence[str] | None = None
-) -> list[ProviderResult]:
-    """Run a model with each provider that this build offers; the CPU, with which all are compared, must run it."""
+) -> list[ProviderComparisonRow]:
+    """Run a model with each provider that this build offers; the CPU, with which all are compared, must run it.
+
+    There is a row per provider and output, and one for a provider that does not run the model.
+    """
     offered = offered_providers() if providers is None else providers
     names, expected, call_us = _results(model, settings, CPU, feeds)
-    results = [ProviderResult(CPU, "", call_us, output_errors(names, expected, expected))]
+    rows = [_row(CPU, call_us, distance) for distance in output_errors(names, expected, expected)]
     for provider in (name for name in offered if name != CPU):
         try:
             names, outputs, call_us = _results(model, settings, provider, feeds)
         except PipelineError as error:
-            results.append(ProviderResult(provider, error.problem))
+            rows.append(_row(provider, problem=error.problem))
         else:
-            results.append(ProviderResult(provider, "", call_us, output_errors(names, outputs, expected)))
-    return results
+            rows += [_row(provider, call_us, distance) for distance in output_errors(names, outputs, expected)]
+    return rows
 
 
 def _results(model: Path, settings: SessionSettings, provider: str, feeds: Feeds) -> tuple[list[str], list[Any], float]:
@@ -72,22 +65,19 @@ def _results(model: Path, settings: SessionSettings, provider: str, feeds: Feeds
     return [output.name for output in session.get_outputs()], [*outputs], float(np.median(times_us))
 
 
-def matrix_rows(results: Sequence[ProviderResult]) -> list[ProviderComparisonRow]:
-    """Return a row per provider and output, and one for a provider that does not run the model."""
-    return [
-        {
-            "compared_provider": result.provider,
-            "provider_problem": result.problem,
-            "call_us": result.call_us,
-            "output_name": error.output if error else "",
-            "is_equal_shape": error.is_equal_shape if error else False,
-            "max_abs_error": error.max_abs_error if error else None,
-            "max_rel_error": error.max_rel_error if error else None,
-            "cosine_error": error.cosine_error if error else None,
-        }
-        for result in results
-        for error in (result.errors or (None,))
-    ]
+def _row(
+    provider: str, call_us: float | None = None, error: OutputDistance | None = None, problem: str = ""
+) -> ProviderComparisonRow:
+    return {
+        "compared_provider": provider,
+        "provider_problem": problem,
+        "call_us": call_us,  # median time of a run, the first one left out
+        "output_name": error.output if error else "",
+        "is_equal_shape": error.is_equal_shape if error else False,
+        "max_abs_error": error.max_abs_error if error else None,
+        "max_rel_error": error.max_rel_error if error else None,
+        "cosine_error": error.cosine_error if error else None,
+    }
 
 
 # --- how far the outputs of two providers are apart ------------------------------------------------------------------

@@ -49,7 +49,7 @@ class HardwareCounters:
             self._notes.append("perf: no vector event is known for this processor")
         self._perf = perf or shutil.which("perf") or ""
         self._process: subprocess.Popen[str] | None = None
-        self._pipes: tuple[int, int, int, int] | None = None
+        self._pipes: tuple[int, int] | None = None  # where commands go, and where answers come from
         self._is_on = False
         self._start_s = 0.0
 
@@ -78,7 +78,7 @@ class HardwareCounters:
     def _attach(self) -> None:
         control_end, control = os.pipe()
         answer, answer_end = os.pipe()
-        self._pipes = (control_end, control, answer, answer_end)
+        self._pipes = control, answer
         events = ",".join(f"{event}:u" for event in self.events.values())
         command = [self._perf, "stat", "-x,", "-D", "-1", "-e", events, "-p", str(os.getpid())]
         try:
@@ -103,7 +103,7 @@ class HardwareCounters:
         """Send a command to perf; return whether perf acknowledged it."""
         if self._process is None or self._pipes is None:
             return False
-        _, control, answer, _ = self._pipes
+        control, answer = self._pipes
         try:
             os.write(control, f"{word}\n".encode())
         except BrokenPipeError:
@@ -114,8 +114,8 @@ class HardwareCounters:
     def _detach(self) -> str:
         if self._pipes is None:
             return ""
-        os.close(self._pipes[1])
-        os.close(self._pipes[2])
+        for end in self._pipes:
+            os.close(end)
         if self._process is None:
             return ""
         self._process.send_signal(signal.SIGINT)

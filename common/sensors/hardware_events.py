@@ -15,16 +15,9 @@ from pathlib import Path
 
 from common.graphs.grouping import grouped
 
-GENERIC = {
-    "instructions": "instructions",
-    "cycles": "cycles",
-    "cache_references": "cache-references",
-    "cache_misses": "cache-misses",
-}
+GENERIC = {name.replace("-", "_"): name for name in ("instructions", "cycles", "cache-references", "cache-misses")}
 VECTOR = "vector_instructions"
-_INTEL = {VECTOR: "rfcc7"}
-_AMD_BEFORE_ZEN4 = {VECTOR: "r04cb"}
-_AMD_ZEN4 = {VECTOR: "r3808"}
+_INTEL, _AMD_BEFORE_ZEN4, _AMD_ZEN4 = "rfcc7", "r04cb", "r3808"
 # Zen 4 models of family 25; the other models are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
 _ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0x80), range(0xA0, 0xB0))
 MOST_PER_CYCLE = 16  # instructions retired per cycle; processors built so far retire at most 12
@@ -49,11 +42,11 @@ def vendor_events(cpuinfo: str) -> dict[str, str]:
     known = {name.strip(): value.strip() for name, value in fields.items()}
     vendor, family, model = known.get("vendor_id"), int(known.get("cpu family", 0)), int(known.get("model", 0))
     if vendor == "GenuineIntel":
-        return _INTEL
+        return {VECTOR: _INTEL}
     if vendor != "AuthenticAMD" or family < 0x17:
         return {}
     is_zen4 = family >= 0x1A or (family == 0x19 and any(model in models for models in _ZEN4_MODELS))
-    return _AMD_ZEN4 if is_zen4 else _AMD_BEFORE_ZEN4
+    return {VECTOR: _AMD_ZEN4 if is_zen4 else _AMD_BEFORE_ZEN4}
 
 
 def known_events(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:

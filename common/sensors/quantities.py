@@ -7,8 +7,9 @@ from __future__ import annotations
 
 POWER = "power_w"
 
-_POWER = {POWER: "power: the mean since the previous sample from an energy counter, else as the instrument averages it"}
-_GPU = {
+QUANTITIES: dict[str, str] = {
+    POWER: "power: the mean since the previous sample from an energy counter, else as the instrument averages it",
+    # of a GPU
     "temperature_c": "temperature of the GPU's die in degrees Celsius",
     "sm_clock_mhz": "clock of the GPU's multiprocessors",
     "memory_clock_mhz": "clock of the GPU's memory",
@@ -22,16 +23,14 @@ _GPU = {
     "is_throttled_by_clock_setting": "clocks are limited by the clocks that a user set",
     "is_throttled_by_sync_boost": "clocks are limited to those of another GPU of the sync-boost group",
     "is_gpu_idle": "clocks are low because nothing runs on the GPU",
-}
-_GPM = {
+    # of a GPU with GPM
     "sm_utilization_share": "share of the GPU's multiprocessors that were busy since the previous sample",
     "sm_occupancy_share": "active warps over the maximum of the multiprocessors, mean since the previous sample",
     "tensor_activity_share": "share of time in which tensor cores of any type were active since the previous sample",
     "dram_bandwidth_share": "used bandwidth of the GPU's memory over its maximum, mean since the previous sample",
     "pcie_tx_bytes_per_s": "PCIe traffic from the GPU",
     "pcie_rx_bytes_per_s": "PCIe traffic to the GPU",
-}
-_CPU = {
+    # of the host and of this process
     "cpu_utilization_share": "busy processor time over the time of all logical processors since the previous "
     "sample; domain host: of all processes, domain process: of this process",
     "cpu_frequency_mhz": "current frequency, mean over the logical processors",
@@ -44,4 +43,3 @@ _CPU = {
     "to wait, since the previous sample",
     "involuntary_context_switches_per_s": "times that a thread of this process was preempted since the previous sample",
 }
-QUANTITIES: dict[str, str] = {**_POWER, **_GPU, **_GPM, **_CPU}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.bottlenecks.executed_nodes import interval_us
-from common.bottlenecks.judge import Kept, findings, what_ifs
+from common.bottlenecks.judge import Kept, findings, mending_gain, what_ifs
 from common.bottlenecks.subjects import measured
 from tests.support.tables.bottlenecks import RULES, SUMMARY, node, tables
 
@@ -43,7 +43,7 @@ def test_makespan_and_span_fall_by_what_the_nodes_lose(made):
         [(str(one), str(other)) for one, other in edges],
     )
     kept = {str(index): Kept(share) for index, share in enumerate(shares)}
-    gain = what_ifs(measured(rows, SUMMARY).graph).gain(kept)
+    gain = mending_gain(what_ifs(measured(rows, SUMMARY).graph), kept)
     after = [time * share for time, share in zip(times, shares, strict=True)]
     assert gain.gain_us == pytest.approx(sum(times) - sum(after), rel=1e-9, abs=1e-4)
     assert gain.span_gain_us == pytest.approx(longest(times, edges) - longest(after, edges), rel=1e-9, abs=1e-4)
@@ -54,7 +54,7 @@ def test_a_chain_keeps_its_span_where_another_is_as_long():
         [node("a", latency_us=7.0), node("left", latency_us=31.0), node("right", latency_us=29.0)],
         [("a", "left"), ("a", "right")],
     )
-    gain = what_ifs(measured(rows, SUMMARY).graph).gain({"left": Kept(0.0)})
+    gain = mending_gain(what_ifs(measured(rows, SUMMARY).graph), {"left": Kept(0.0)})
     assert (gain.gain_us, gain.span_gain_us) == (31.0, 2.0)
 
 

@@ -49,10 +49,9 @@ class TorchCalls:
     training_share: float = 0.0
 
     def merged(self, count: int) -> TorchCalls:
-        firsts = range(0, len(self.times_us), count)
-        last = [first + count - 1 for first in firsts]
-        ends = [self.start_us[place] + self.run_us[place] for place in last]
-        starts = tuple(self.start_us[first] for first in firsts)
+        """Return the calls in runs of so many of these, one after the other."""
+        firsts, starts = range(0, len(self.times_us), count), self.start_us[::count]
+        ends = [start + time for start, time in zip(self.start_us, self.run_us, strict=True)][count - 1 :: count]
         return replace(
             self,
             calls=self.calls * count,

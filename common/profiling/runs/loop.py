@@ -194,12 +194,9 @@ def take_turns(
     """Run all sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
 
     The order of several models is turned round after each turn, so that drift meets all alike. The budget counts
-    unprofiled runs. PipelineError: a run failed before one of each session was counted.
-
-    Args:
-        progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
-            the warm-up.
-        between_runs: work to do while no run is timed, such as reading the events recorded so far.
+    unprofiled runs. ``progress`` is called between runs with the amount done and the total, in runs or in seconds; the
+    amount is 0 during the warm-up. ``between_runs`` is work to do while no run is timed, such as reading the events
+    recorded so far. PipelineError: a run failed before one of each session was counted.
     """
     events = max(sessions.traced.events_per_run for sessions in models)
     warmup_due, due = traceable_runs(events, budget.warmup)

@@ -44,13 +44,10 @@ def timed_runs(
     """Run a model without and with profiling, by two sessions in turn or by one after the other.
 
     The unprofiled runs of a session that is alone take half of a duration, and as many profiled ones follow at most.
-    PipelineError: the runtime refuses or fails, before a run of each session was counted.
-
-    Args:
-        folder: where the trace and the executed graph (``executed.onnx``) are left.
-        opened: called before the warm-up.
-        observed: entered before the warm-up, left after the runs: after the unprofiled ones, if a session is alone.
-        between_runs: work to do while no run is timed.
+    The trace and the executed graph (``executed.onnx``) are left in the folder. ``opened`` is called before the
+    warm-up. ``observed`` is entered before it and left after the runs: after the unprofiled ones, if a session is
+    alone. ``between_runs`` is work to do while no run is timed. PipelineError: the runtime refuses or fails, before a
+    run of each session was counted.
     """
     if not plan.is_alone:
         sessions = loop.prepare(plan, folder)

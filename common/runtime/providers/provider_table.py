@@ -132,15 +132,11 @@ PROVIDERS = (
 
 def find_provider(name: str) -> Provider | None:
     """Find a provider by any spelling: ``cuda``, ``CUDAExecutionProvider``, ``dml``; None for an unknown one."""
-    wanted = name.lower()
-    return next(
-        (
-            row
-            for row in PROVIDERS
-            if wanted in (row.name, row.full_name.lower(), row.full_name.lower().removesuffix("executionprovider"))
-        ),
-        None,
-    )
+    for row in PROVIDERS:
+        full_name = row.full_name.lower()
+        if name.lower() in (row.name, full_name, full_name.removesuffix("executionprovider")):
+            return row
+    return None
 
 
 def offered_providers() -> list[str]:

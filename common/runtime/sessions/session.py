@@ -101,15 +101,14 @@ def create_session(
 ) -> Session:
     """Create a session of an ONNX file, or of a serialized model.
 
+    PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
+
     Args:
         content: what to run instead of the file's own content; weights are still looked up beside the file.
         trace_prefix: profile every run into a file whose name starts with this.
         optimized: where to save the executed graph, without its large weights. For a provider that compiles subgraphs,
             the runtime can only save the graph that the provider was given; that one goes to ``given.onnx`` in the
             same folder, and its weights to ``given.onnx.data``.
-
-    Raises:
-        PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
     """
     if optimized is not None and compiles(settings.provider):
         before = SessionSettings(settings.threads, optimization=min(settings.optimization, "basic", key=_LEVELS.index))
