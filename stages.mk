@@ -43,23 +43,22 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
-    common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/settled.py \
+    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/movement.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/native_output.py common/process/startup.py common/runtime/inputs/given.py \
-    common/runtime/inputs/images.py common/table_rows.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/profile/generation_text.py common/view/profile/work_text.py common/view/tables.py \
-    common/view/text.py
+    common/runtime/inputs/images.py common/runtime/inputs/values.py common/runtime/library.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/generation_text.py \
+    common/view/profile/work_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -87,22 +86,22 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
     common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
-    common/view/__init__.py common/view/executed_nodes.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/generation_text.py common/view/roofline/roofline_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
+    common/onnx_graph/work/transforms.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py \
+    common/view/executed_nodes.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/generation_text.py common/view/roofline/roofline_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -140,15 +139,16 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/files/configuration.py common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
-    common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
-    common/power/processor_law.py common/power/processors.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
-    common/view/profile/generation_text.py common/view/tables.py common/view/text.py
+    common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
+    common/power/energy_model.py common/power/estimate.py common/power/host_power.py common/power/measured.py \
+    common/power/node_energy.py common/power/processor_law.py common/power/processors.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/roofline.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/profile/generation_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
@@ -182,33 +182,33 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
     common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
-    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
-    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
-    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
-    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/residence.py \
-    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/stream.py \
-    common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
+    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
+    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
+    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
+    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/replicas_text.py \
     common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
     common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
@@ -235,27 +235,27 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
-    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
-    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
-    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
-    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
-    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
-    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
-    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
-    common/fpga/replicas/stream.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
+    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
+    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/residence.py \
+    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/stream.py \
+    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py \
     common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
@@ -282,17 +282,17 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
     common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/board_files.py \
     common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
-    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py
+    common/fpga/kernels/overlay/engine.py common/fpga/planning/whole_model.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/engine_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -322,15 +322,14 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/hierarchy/staying_weights.py common/design_space/hierarchy/workload.py \
     common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
     common/design_space/mapping/mappings.py common/design_space/mapping/placement.py \
-    common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/descent.py \
-    common/design_space/mapping/space/layer_by_layer.py common/design_space/mapping/space/loop_chains.py \
-    common/design_space/mapping/space/mapping_problem.py common/design_space/mapping/space/mapping_space.py \
-    common/design_space/mapping/space/nest_fronts.py common/design_space/mapping/tiled_rtl.py \
-    common/design_space/mapping/traffic.py common/design_space/memoized.py common/design_space/results/cache.py \
-    common/design_space/results/comparison.py common/design_space/results/design_result.py \
+    common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/layer_by_layer.py \
+    common/design_space/mapping/space/loop_chains.py common/design_space/mapping/space/mapping_problem.py \
+    common/design_space/mapping/space/mapping_space.py common/design_space/mapping/space/nest_fronts.py \
+    common/design_space/mapping/tiled_rtl.py common/design_space/mapping/traffic.py common/design_space/memoized.py \
+    common/design_space/results/cache.py common/design_space/results/comparison.py \
+    common/design_space/results/design_result.py common/design_space/search/engines/drawing_engines.py \
     common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/package_engines.py \
-    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
-    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
+    common/design_space/search/engines/registry.py common/design_space/search/fronts.py \
     common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
     common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
     common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_problem.py \
@@ -347,23 +346,22 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/code_version.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/design_text.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
+    common/onnx_graph/work/transforms.py common/process/code_version.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/design/design_text.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -399,14 +397,14 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/rtl/programs.py common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py \
     common/fpga/speedup/energy.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/board_text.py \
-    common/view/design/design_text.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
+    common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/design/board_text.py common/view/design/design_text.py common/view/html.css common/view/html.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
@@ -445,18 +443,17 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/elementwise.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/symbols/usual_sizes.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/layers.py \
-    common/workload/tasks.py
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
+    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/engine_text.py common/view/tables.py common/view/text.py \
+    common/workload/layers.py common/workload/tasks.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -570,9 +567,9 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
     common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
     common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/latency/dependence.py common/latency/statistics.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
     common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
@@ -580,26 +577,26 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/native_output.py common/process/startup.py \
-    common/runtime/inputs/given.py common/runtime/inputs/images.py common/runtime/inputs/values.py \
-    common/runtime/library.py common/runtime/providers/provider_check.py common/runtime/providers/provider_table.py \
-    common/runtime/sessions/limits.py common/runtime/sessions/session.py common/runtime/sessions/thread_pools.py \
-    common/runtime/sessions/threads.py common/table_rows.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/plan/decode_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
+    common/onnx_graph/work/transforms.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
+    common/runtime/inputs/values.py common/runtime/library.py common/runtime/providers/provider_check.py \
+    common/runtime/providers/provider_table.py common/runtime/sessions/limits.py common/runtime/sessions/session.py \
+    common/runtime/sessions/thread_pools.py common/runtime/sessions/threads.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/decode_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py
 
 SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json
@@ -634,8 +631,8 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/dag.py common/files/configuration.py common/files/json_stream.py common/files/model_folder.py \
     common/files/small_file.py common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
-    common/latency/dependence.py common/latency/run.py common/mending/findings.py \
+    common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
+    common/intervals.py common/latency/dependence.py common/latency/run.py common/mending/findings.py \
     common/mending/mends/bind_dimensions.py common/mending/mends/cancel_transposes.py \
     common/mending/mends/convolutions/fold_batch_normalization.py common/mending/mends/convolutions/move_resize.py \
     common/mending/mends/convolutions/pad_channels.py common/mending/mends/drop_cast_pairs.py \
@@ -651,20 +648,19 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/elementwise.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/process/crashes.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
-    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
-    common/timeline/viewer_files.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/marks.py common/view/node_labels.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/viewer_files.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
     common/view/profile/generation_text.py common/view/tables.py common/view/text.py \
     common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py
 

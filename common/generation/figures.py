@@ -11,7 +11,8 @@ import numpy as np
 from common.generation.decoder import Decoder
 from common.generation.loop import GenerationPlan, Token
 from common.generation.phases import DECODE, PREFILL, PartWork, moved_bytes
-from common.graphs.sums import grouped, product, ratio, total
+from common.graphs.grouping import grouped
+from common.graphs.sums import product, ratio, total
 from common.latency.statistics import estimate_columns, percentile
 from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
 

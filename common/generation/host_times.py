@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from common.generation.figures import counted
 from common.generation.phases import DECODE, PREFILL
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 from common.messages.errors import UnusableValueError
 from common.table_rows import GenerationRow
 

@@ -15,8 +15,8 @@ from common.generation.decoder import CallSizes, Decoder
 from common.generation.phases import HEAD, model_parts, valid_bytes
 from common.graphs.expressions import at, sum_of
 from common.graphs.graph import Count, Graph, Node, Tensor
+from common.graphs.grouping import grouped
 from common.graphs.operators import ATTENTION, MICROSOFT
-from common.graphs.sums import grouped
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import NodeCount, count_nodes
 

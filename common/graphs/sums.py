@@ -1,4 +1,4 @@
-"""Sums, products and ratios in which an unknown operand makes the result unknown, and values grouped by a key."""
+"""Sums, products and ratios in which an unknown operand makes the result unknown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 def total(terms: Iterable[Number | None]) -> Number | None:
@@ -33,11 +31,3 @@ def product(factors: Iterable[Number | None]) -> Number | None:
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """Return the quotient; None if a term is unknown or the denominator is zero."""
     return None if numerator is None or not denominator else numerator / denominator
-
-
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values of each key, in the order in which they come."""
-    groups: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 from common.messages.errors import PipelineError, UnusableValueError
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import FloatModel, float_model

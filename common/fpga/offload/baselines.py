@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Instance, Problem, misfit, place
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, fitting
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 
 TRIED = 8  # options of a round whose whole schedule is computed
 LEAST_US = 1e-9  # that a call must save

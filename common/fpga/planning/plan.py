@@ -19,7 +19,8 @@ from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import latency_rows, throughput_rows
 from common.fpga.speedup.energy import CardEnergy, energy_rows
 from common.fpga.speedup.totals import CardWork, HostRun, added, case_totals
-from common.graphs.sums import grouped, ratio, total
+from common.graphs.grouping import grouped
+from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import SpeedupRow
 from common.workload.formats import candidates_in, group_formats

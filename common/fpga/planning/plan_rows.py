@@ -14,7 +14,8 @@ from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan, kernel_class
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.graphs.sums import grouped, ratio, total
+from common.graphs.grouping import grouped
+from common.graphs.sums import ratio, total
 from common.intervals import ThreePoint
 from common.table_rows import BoardResourcesRow, FpgaCandidatesRow, OffloadPlanRow
 from common.workload.layers import Pooling

@@ -12,7 +12,7 @@ from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import CardWork
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 from common.intervals import ThreePoint, summed
 from common.messages.errors import UnusableValueError
 

@@ -18,8 +18,8 @@ from common.fpga.kernels.overlay.cycles import PLACED, buffer_bytes, elements, e
 from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
+from common.graphs.grouping import grouped
 from common.graphs.source_graph import SourceGraph
-from common.graphs.sums import grouped
 from common.intervals import ThreePoint, combine
 from common.messages.errors import PipelineError
 from common.table_rows import OverlayLayersRow, OverlaySummaryDocument

@@ -12,7 +12,7 @@ from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.program.choices import arrival_ns, nanoseconds
 from common.fpga.offload.program.passage import NEVER, Passage
 from common.fpga.offload.program.timing import between_forks
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 
 FEWEST_EQUAL = 3  # branches whose number is worth more than the branches one by one
 

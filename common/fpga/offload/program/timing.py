@@ -9,7 +9,7 @@ from typing import Any
 
 from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.program.choices import Choices, Direction, arrival_ns, nanoseconds
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 
 Delays = dict[int, Any]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
-from common.graphs.sums import grouped
+from common.graphs.grouping import grouped
 
 LOOSE_SHARE = 0.015  # of the host's time: most that the bound may lack
 LOOSER_SHARE = 0.1  # likewise, where the segments of the former leave a wide gap
