@@ -18,11 +18,6 @@ from common.table_rows import LatencySummaryDocument, OpLatencyRow
 
 NO_PERCENTILES = "the profile has no unprofiled runs: their latency and its percentiles are unknown"
 NOT_CORRECTED = "layer times are not corrected: what profiling added to them is unknown"
-# Columns of op_latency that only a trace of ONNX Runtime fills.
-UNKNOWN = (
-    *("uses_thread_pool", "pool_thread_count", "pool_balance_share", "pool_wait_us", "peak_memory_bytes"),
-    *("live_memory_bytes", "allocated_bytes", "correction_us", "correction_low_us", "correction_high_us"),
-)
 ONE_FIGURE = "the profile has one {figure} per layer: its other statistics are empty"
 
 
@@ -34,38 +29,55 @@ def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[OpLat
 def _row(profile: LayerProfile, layer: Layer, index: int, graph: Graph, warmup: int) -> OpLatencyRow:
     node = graph.by_name[layer.name]
     outputs = [graph.tensors[name] for name in node.outputs]
-    row = {
-        **dict.fromkeys(UNKNOWN),
+    median_us, mean_us, min_us, p95_us, std_us = _statistics(layer, warmup)
+    return {
         "executed_node": layer.name,
         "op_type": layer.layer_type,
         "domain": profile.domain,
         "provider": profile.program,
         "execution_index": index,
         "input_count": len(node.inputs),
+        "uses_thread_pool": None,
         "input_shapes": [_extents(graph.tensors[name].shape) for name in node.inputs],
         "output_shapes": [_extents(tensor.shape) for tensor in outputs],
         "output_dtypes": [layer.dtype or tensor.dtype for tensor in outputs],
         "shape_variants": [],
         "sample_count": None if profile.run_count is None else profile.run_count - warmup,
+        "pool_thread_count": None,
+        "pool_balance_share": None,
+        "pool_wait_us": None,
+        "peak_memory_bytes": None,
+        "live_memory_bytes": None,
+        "allocated_bytes": None,
         "events_per_run_count": 1,
-        **_statistics(layer, warmup, "raw"),
-        **_statistics(layer, warmup, "corrected"),
+        "raw_median_us": median_us,
+        "raw_mean_us": mean_us,
+        "raw_min_us": min_us,
+        "raw_p95_us": p95_us,
+        "raw_std_us": std_us,
+        "corrected_median_us": median_us,
+        "corrected_mean_us": mean_us,
+        "corrected_min_us": min_us,
+        "corrected_p95_us": p95_us,
+        "corrected_std_us": std_us,
+        "correction_us": None,
+        "correction_low_us": None,
+        "correction_high_us": None,
         "is_correction_dominated": False,
         "raw_total_us": total_us(layer, warmup, profile.run_count),
     }
-    return cast("OpLatencyRow", row)  # the statistics have names that are put together
 
 
 def _extents(shape: Shape) -> list[int | None] | None:
     return None if shape is None else [extent if isinstance(extent, int) else None for extent in shape]
 
 
-def _statistics(layer: Layer, warmup: int, prefix: str) -> dict[str, float | None]:
-    """Return the statistics of a layer's time in one run, in µs; a profile with one figure gives no other one."""
+def _statistics(layer: Layer, warmup: int) -> Iterator[float | None]:
+    """Return median, mean, least, 95th percentile and deviation of a layer's time; one figure gives no others."""
+    figures = {"raw_median_us": layer.median_us, "raw_mean_us": layer.mean_us}
     if layer.run_us:
-        return summary(np.array(layer.run_us[warmup:]), prefix)
-    unknown = dict.fromkeys(f"{prefix}_{name}_us" for name in ("min", "p95", "std"))
-    return {f"{prefix}_median_us": layer.median_us, f"{prefix}_mean_us": layer.mean_us, **unknown}
+        figures = summary(np.array(layer.run_us[warmup:]), "raw")
+    return (figures.get(f"raw_{name}_us") for name in ("median", "mean", "min", "p95", "std"))
 
 
 def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
