@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import cast
 
 from common.attribution.known_work import KnownWork, known_work, model_shapes
 from common.attribution.ownership import Attribution
@@ -22,12 +21,6 @@ from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
 UNSTATED: frozenset[Reason | None] = frozenset({"other_device", "unstable"})  # reasons to state no share
 LEAST_COVERAGE = 0.999
 LARGEST_SUM_ERROR = 1e-9  # of a sum of doubles
-# Columns that are empty in the row of the gap.
-TEXTS = "op_type domain layout_of dtype work_source roof roof_share_reason bound"
-FIGURES = (
-    "execution_index events_per_run_count macs executed_macs flops weight_bytes input_bytes output_bytes bytes "
-    "arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s attainable_flop_per_s roof_share"
-)
 UNKNOWN_GAP = (
     "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
 )
@@ -131,21 +124,40 @@ def _node_row(
 
 def _gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
     """Return the row of the time between nodes, which is negative where the correction is too small."""
-    row: dict[str, object] = {
-        **dict.fromkeys(TEXTS.split(), ""),
-        **dict.fromkeys(FIGURES.split()),
+    return {
         "executed_node": GAP,
         "row_kind": "gap",
+        "op_type": "",
+        "domain": "",
+        "execution_index": None,
+        "events_per_run_count": None,
         "source_nodes": [],
         "op_types": [],
+        "layout_of": "",
+        "dtype": "",
+        "macs": None,
+        "executed_macs": None,
+        "flops": None,
+        "weight_bytes": None,
+        "input_bytes": None,
+        "output_bytes": None,
+        "bytes": None,
+        "work_source": "",
         "raw_total_us": 0.0,
         "raw_median_us": 0.0,
         "node_latency_us": gap_us,
         "latency_share": gap_us / whole_us,
         "is_correction_dominated": False,
+        "arithmetic_intensity_flop_per_byte": None,
+        "attained_flop_per_s": None,
+        "attained_bytes_per_s": None,
+        "attainable_flop_per_s": None,
+        "roof": "",
+        "roof_share": None,
         "is_above_roof": False,
+        "roof_share_reason": "",
+        "bound": "",
     }
-    return cast("OpRooflineRow", row)
 
 
 def time_in_run_us(timed: OpLatencyRow) -> float:
