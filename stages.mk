@@ -791,12 +791,13 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
     common/view/comparison/plots.py common/view/design/design_text.py common/view/design/energy_plot.py \
     common/view/design/front_plot.py common/view/design/nest_plot.py common/view/design/product_plot.py \
-    common/view/executed_nodes.py common/view/findings.py common/view/html.css common/view/html.py \
-    common/view/load/compared_loads_plot.py common/view/load/compared_loads_text.py common/view/load/load_plot.py \
-    common/view/load/load_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/engine_text.py \
-    common/view/plan/fpga_text.py common/view/plan/pictures/engine_plot.py common/view/plan/pictures/front_plot.py \
+    common/view/executed_nodes.py common/view/findings.py common/view/frames.py common/view/html.css \
+    common/view/html.py common/view/load/compared_loads_plot.py common/view/load/compared_loads_text.py \
+    common/view/load/load_plot.py common/view/load/load_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/placing.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/decode_text.py common/view/plan/engine_text.py common/view/plan/fpga_text.py \
+    common/view/plan/pictures/engine_plot.py common/view/plan/pictures/front_plot.py \
     common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
     common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \

@@ -8,7 +8,6 @@ from io import BytesIO
 from typing import Any
 
 import matplotlib as mpl
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -50,12 +49,6 @@ mpl.rcParams.update(
         "hatch.linewidth": 0.6,
     }
 )
-
-
-def frame_of(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return rows as a table of columns; an unknown number is NaN, also where no row has one."""
-    frame = pd.DataFrame([dict(row) for row in rows])
-    return frame.astype({name: "float64" for name in frame if frame[name].isna().all()})
 
 
 def new_figure(title: str, subtitle: str = "") -> Figure:

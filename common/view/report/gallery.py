@@ -14,6 +14,7 @@ from common.view.design.nest_plot import draw_design_nest
 from common.view.design.product_plot import draw_design_buffer, draw_design_convergence
 from common.view.executed_nodes import TimedRow, leading_gap
 from common.view.findings import Findings
+from common.view.frames import frame_of
 from common.view.load.compared_loads_plot import draw_fleet, draw_interference
 from common.view.load.load_plot import draw_endurance, draw_load, draw_load_curve
 from common.view.plan.answer.cases import is_not_judged
@@ -30,7 +31,6 @@ from common.view.profile.latency_plot import draw_latency
 from common.view.profile.schedule_plot import draw_schedule
 from common.view.roofline.roofline_plot import draw_roofline
 from common.view.roofline.roofs import Roof, roof_from
-from common.view.style import frame_of
 
 
 def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from common.table_rows import OpRooflineRow
 from common.view.executed_nodes import KeyNode, by_op_type, gap_share, gap_text, leading_gap
+from common.view.frames import frame_of
 from common.view.roofline.roofline_text import REASONS
 from common.view.roofline.roofs import COLUMN_SHARE, Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
@@ -21,7 +22,6 @@ from common.view.style import (
     LIST_ROWS,
     VERMILLION,
     explain_marks,
-    frame_of,
     legend_mark,
     list_keys,
     log_scales,
