@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from common import cli
 from common.cli.plan_stage import CONFIGS, source_graph
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay.engine import OverlayEngine, load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import summary_of, whole_model
 from common.messages.errors import CommandLineError
 from common.view.plan.engine_text import overlay_report

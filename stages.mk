@@ -182,38 +182,38 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
     common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
-    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
-    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
-    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
-    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
-    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
-    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
-    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
-    common/fpga/replicas/stream.py common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/replicas_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
+    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
+    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/residence.py \
+    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/stream.py \
+    common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/fpga_text.py common/view/plan/replicas_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py
 
 SCRIPT_24 := 24_what_if.py
 TABLE_24 := what_if_plans.csv
@@ -235,34 +235,34 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/branches.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/division.py common/fpga/offload/program/passage.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
-    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
-    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
-    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
-    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/residence.py \
-    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/stream.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py common/process/crashes.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/native_output.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/what_if_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/branches.py \
+    common/fpga/offload/program/choices.py common/fpga/offload/program/division.py \
+    common/fpga/offload/program/passage.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
+    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
+    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/what_if_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
@@ -282,17 +282,17 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
     common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/board_files.py \
     common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/planning/whole_model.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/grouping.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/native_output.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/engine_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
+    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/grouping.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/native_output.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/engine_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -684,7 +684,8 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
     common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/attributes.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/shapes/types.py \
     common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
     common/process/interrupts.py common/process/native_output.py common/process/startup.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
@@ -750,15 +751,16 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
     common/comparison/stated_figures.py common/files/json_stream.py common/files/model_folder.py \
     common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/graphs/sums.py common/history/export.py common/history/record.py common/history/store.py \
-    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/metrics/metric_names.py common/metrics/metric_text.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/crashes.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/native_output.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
+    common/graphs/operators.py common/graphs/sums.py common/history/export.py common/history/record.py \
+    common/history/store.py common/latency/dependence.py common/latency/run.py common/latency/sessions.py \
+    common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/metrics/metric_names.py common/metrics/metric_text.py \
+    common/onnx_graph/attributes.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/shapes/types.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/native_output.py common/process/startup.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 

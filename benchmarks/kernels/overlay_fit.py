@@ -29,7 +29,8 @@ import onnx
 
 from benchmarks.process import ROOT
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay.engine import OverlayEngine, load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.graphs.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes

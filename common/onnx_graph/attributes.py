@@ -7,7 +7,7 @@ depend on shapes (``dilations``, ``pads``, ``perm``, ``axes``, head counts); the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import isfinite
 
@@ -275,3 +275,12 @@ def integers(attributes: Mapping[str, object], name: str) -> list[int]:
     items = value if isinstance(value, (list, tuple)) else ()
     numbers = [item for item in items if isinstance(item, int)]
     return numbers if len(numbers) == len(items) else []
+
+
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies that a node holds, in the order of its attributes."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == onnx.AttributeProto.GRAPHS:
+            yield from attribute.graphs

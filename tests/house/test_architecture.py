@@ -63,7 +63,7 @@ ONLY_IN = {
     "onnxruntime": {"precision", "runtime"},  # its tools for quantization
     "matplotlib": {"view"},
     "pandera": {"artifacts"},
-    "networkx": {"dag"},
+    "networkx": {"dag", "comparison"},
     "argparse": {"cli"},
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
@@ -431,7 +431,7 @@ def test_every_module_says_what_it_is(path):
 # were given, nor which script runs. common.cli replaces <quantity> by a flag and <table> by a script.
 SILENT_FILES = [path for path in ROOM_FILES if room_of(path) not in ("cli", "artifacts") and path.stem != "__main__"]
 CALLS_OTHER_PROGRAMS = {
-    "common/history/revision.py",
+    "common/history/record.py",
     "common/fpga/rtl/simulate.py",
     "common/fpga/rtl/engine/simulate.py",
     "common/fpga/rtl/system/simulate.py",

@@ -12,7 +12,8 @@ from common.files.configuration import Section
 from common.fpga.array_designs import ArrayDesign
 from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay.engine import OverlayEngine, load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.planning.host_basis import HostBasis

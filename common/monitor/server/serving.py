@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +42,13 @@ class Certificate:
 def require_server() -> None:
     """Check that the packages of the server are there; raise a PipelineError that says how to install them."""
     try:
-        for name in ("fastapi", "uvicorn", "websockets"):
-            import_module(name)
+        import fastapi
+        import uvicorn
+        import websockets
     except ImportError as error:
         remedy = "run: python -m pip install -r requirements-dashboard.txt"
         raise PipelineError(error.name or "fastapi", "is not installed", remedy) from error
+    del fastapi, uvicorn, websockets
 
 
 def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str, token: Path) -> Certificate | None:

@@ -20,6 +20,7 @@ from google.protobuf.message import EncodeError
 
 from common.graphs.graph import GAP
 from common.messages.errors import PipelineError
+from common.onnx_graph.attributes import bodies_of
 from common.onnx_graph.reading.scan import scan
 
 TRACED_NAME = "traced_name"  # metadata of a node that was renamed: its name in the runtime's trace
@@ -171,11 +172,3 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for body in bodies_of(node):
             yield from every_node(body.node)
-
-
-def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == onnx.AttributeProto.GRAPHS:
-            yield from attribute.graphs

@@ -20,8 +20,8 @@ from onnx import TensorProto, numpy_helper
 
 from common.messages.errors import PipelineError
 from common.messages.names import listed
+from common.onnx_graph.attributes import bodies_of
 from common.onnx_graph.malformed import MalformedNodeError
-from common.onnx_graph.reading.naming import bodies_of
 from common.onnx_graph.shapes.node_inference import has_schema
 from common.onnx_graph.shapes.types import element_bits
 from common.onnx_graph.shapes.values import has_value, read_by

@@ -16,7 +16,7 @@ import onnx
 from onnx import helper
 
 from common.graphs.graph import Body, Graph, Node, TensorKind
-from common.onnx_graph.reading.naming import bodies_of
+from common.onnx_graph.attributes import bodies_of
 from common.onnx_graph.shapes.types import UNKNOWN, ValueType, stored_type, to_tensor, value_type
 
 _PLAIN_TYPES = ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS")

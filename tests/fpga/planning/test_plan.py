@@ -10,7 +10,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay.engine import load_engine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.problem import CASES, misfit

@@ -10,7 +10,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
-from common.fpga.kernels.overlay.engine import load_engine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import replicas_for, shared_ports
 from common.fpga.replicas.rows import schedule_rows, units

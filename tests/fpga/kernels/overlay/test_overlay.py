@@ -20,7 +20,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import TimeScatter
 from common.fpga.kernels.overlay.cycles import OverlayShape
-from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayHost, OverlayPorts, load_engine, read_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayHost, OverlayPorts
+from common.fpga.kernels.overlay.engine_files import load_engine, read_engine
 from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError, PipelineError, UnusableValueError
