@@ -240,7 +240,7 @@ def test_a_layer_that_runs_often_weighs_as_often():
     often = exact(nests, hardware, runs={"a": 3})
     written_out = exact({"a": nests["a"], "a2": nests["a"], "a3": nests["a"], "b": nests["b"]}, hardware)
     assert often.edp == pytest.approx(written_out.edp)
-    assert often.cycles == pytest.approx(3 * often.layers["a"].cycles + often.layers["b"].cycles)
+    assert often.cycles == pytest.approx(3 * often.choice["a"].cycles + often.choice["b"].cycles)
 
 
 @pytest.mark.slow
