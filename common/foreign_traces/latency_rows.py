@@ -99,7 +99,8 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
 def known_threads(profile: LayerProfile, given: int | None) -> int:
     """Return the host's threads; those that only start an accelerator are counted as one.
 
-    UnusableValueError: the layers ran on the host, and the number is not given.
+    Raises:
+        UnusableValueError: the layers ran on the host, and the number is not given.
     """
     if given is None and not profile.is_of_device:
         raise UnusableValueError("threads", "is not given, and the profile does not say it", "give the recorded count")
@@ -109,7 +110,8 @@ def known_threads(profile: LayerProfile, given: int | None) -> int:
 def warm_up(profile: LayerProfile, given: int | None) -> int:
     """Return the runs to leave out at the start: those given, else the first run and the slow ones right after it.
 
-    UnusableValueError: they leave none, or the profile has no single runs.
+    Raises:
+        UnusableValueError: they leave none, or the profile has no single runs.
     """
     if not profile.run_us:
         if given:

@@ -70,7 +70,9 @@ def _of_object(head: bytes) -> Format | None:
 def read_profile(program: Format, path: Path, executed: Path | None, graph: Graph) -> LayerProfile:
     """Read a profile; ``executed`` is what the program saved of the graph that it executed, if anything.
 
-    PipelineError: the file is no such profile. UnusableValueError: the program saves no executed graph.
+    Raises:
+        PipelineError: the file is no such profile.
+        UnusableValueError: the program saves no executed graph.
     """
     match program:
         case "OpenVINO":

@@ -105,7 +105,9 @@ def estimate(
     """Estimate energy, efficiency and cost of one run, from the work of every executed node and of the gap, by name.
 
     ``dram_pj_per_byte`` is what the traffic of a modelled memory costs; ``model`` divides the energy over the nodes.
-    PipelineError: static power is above average power, or no node has work to divide by.
+
+    Raises:
+        PipelineError: static power is above average power, or no node has work to divide by.
     """
     nodes, cache_bytes = list(works.values()), host.last_level_cache_bytes
     average = power.average or modelled_average(power.modelled, nodes, run_us, cache_bytes, dram_pj_per_byte)

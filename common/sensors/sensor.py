@@ -60,7 +60,8 @@ class Sensor(Protocol):
     def sample(self) -> Sequence[Sample]:
         """Read the sensor; return nothing if this first reading only starts the counting.
 
-        PipelineError: the sensor cannot be read; a later call may succeed.
+        Raises:
+            PipelineError: the sensor cannot be read; a later call may succeed.
         """
 
 

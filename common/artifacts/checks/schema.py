@@ -59,7 +59,9 @@ def _dtype(column: Column) -> str:
 def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     """Bring a frame into its declared columns, order and dtypes, and check it.
 
-    OtherColumnsError: a column is missing or unknown. PipelineError: a value is out of range, or a key occurs twice.
+    Raises:
+        OtherColumnsError: a column is missing or unknown.
+        PipelineError: a value is out of range, or a key occurs twice.
     """
     artifact = ARTIFACTS[name]
     require_names(artifact, frame.columns)

@@ -73,7 +73,8 @@ class ComputationGraph:
     def add_fusion_group(self, group: Sequence[str]) -> None:
         """Add layers that may run as one kernel.
 
-        UnusableValueError: there is no such layer, two that follow each other have no edge, or one is in a group.
+        Raises:
+            UnusableValueError: there is no such layer, two that follow each other have no edge, or one is in a group.
         """
         self._require_known(group)
         names = tuple(group)

@@ -120,8 +120,9 @@ def _first(is_bad: npt.NDArray[np.bool_]) -> int | None:
 def estimate(rows: MappedRows, hardware: Hardware) -> pd.DataFrame:
     """Return cycles, energy and DRAM traffic of every row.
 
-    PipelineError: a mapping does not cover its layer, lays out more copies than its array has, or has tiles that do not
-    fit.
+    Raises:
+        PipelineError: a mapping does not cover its layer, lays out more copies than its array has, or has tiles that do
+            not fit.
     """
     parts = []
     for chosen, nests, mappings, figures in rows.batches():

@@ -22,8 +22,10 @@ from common.runtime.inputs.values import Array
 def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, Array]:
     """Make one array for each graph input; lengths of a cache are those that the graph is loaded with.
 
-    UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has none.
-    PipelineError: an input does not fit into memory.
+    Raises:
+        UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has
+            none.
+        PipelineError: an input does not fit into memory.
     """
     read = read_given(graph, given)
     random = np.random.default_rng(seed)
@@ -96,7 +98,8 @@ def numpy_dtype(tensor: Tensor) -> np.dtype[Any]:
 def read_input(tensor: Tensor, path: Path) -> Array:
     """Read an array or an image for one input; where the model declares no shape, any shape fits.
 
-    UnusableValueError: the file cannot be read, or its shape or type does not fit.
+    Raises:
+        UnusableValueError: the file cannot be read, or its shape or type does not fit.
     """
     is_image = path.suffix.lower() in IMAGE_SUFFIXES
     array = _read(lambda: read_image(tensor, path), tensor.name, path) if is_image else read_array(path, tensor.name)
@@ -110,7 +113,8 @@ def read_input(tensor: Tensor, path: Path) -> Array:
 def read_array(path: Path, name: str) -> Array:
     """Read one array from a .npy file, for the input of this name. Text is an array of ``<U…``, as numpy calls it.
 
-    UnusableValueError: there is no such file, or it does not hold one array.
+    Raises:
+        UnusableValueError: there is no such file, or it does not hold one array.
     """
     array = _read(lambda: _loaded(path), name, path)
     if not isinstance(array, np.ndarray):
@@ -151,7 +155,8 @@ def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> Unusable
 def read_image(tensor: Tensor, path: Path) -> Array:
     """Read an RGB image as ImageNet models take it: shortest side resized, centre cropped, normalized.
 
-    ValueError: the input takes no images, or the file holds none.
+    Raises:
+        ValueError: the input takes no images, or the file holds none.
     """
     form = image_form(tensor, numpy_dtype(tensor))
     values = normalized(resized(decoded(path), form), form, NORMALIZATIONS["imagenet"])

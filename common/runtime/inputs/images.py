@@ -60,7 +60,8 @@ def image_form(tensor: Tensor, dtype: np.dtype[Any]) -> ImageForm:
 def decoded(file: Path | bytes) -> Image:
     """Return the pixels of an encoded image as RGB; OSError: the file cannot be read.
 
-    ValueError: Pillow cannot decode it, or it has so many pixels that it may be an attack.
+    Raises:
+        ValueError: Pillow cannot decode it, or it has so many pixels that it may be an attack.
     """
     from PIL import Image
 

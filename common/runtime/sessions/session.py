@@ -101,7 +101,8 @@ def create_session(
 ) -> Session:
     """Create a session of an ONNX file, or of a serialized model.
 
-    PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
+    Raises:
+        PipelineError: the runtime refuses the model, with its own reason, or the provider does not take every node.
 
     Args:
         content: what to run instead of the file's own content; weights are still looked up beside the file.
@@ -182,7 +183,8 @@ def _options(
 def run(session: Session, feeds: Operands, model: object = "a calibration model") -> None:
     """Run one inference and drop its outputs; ``model`` is what an error names.
 
-    PipelineError: the runtime fails, with its own reason, or a limit ended the run (see :func:`_limited`).
+    Raises:
+        PipelineError: the runtime fails, with its own reason, or a limit ended the run (see :func:`_limited`).
     """
     is_foreign = isinstance(next(iter(feeds.values()), None), ort.OrtValue)
     _limited(partial(session.run_with_ort_values if is_foreign else session.run, None, feeds), model)

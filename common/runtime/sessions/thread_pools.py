@@ -38,8 +38,9 @@ class ThreadPools:
     def enter(self, options: ort.SessionOptions, threads: int) -> None:
         """Set the options of a session of so many threads; the first one with a shared pool creates that pool.
 
-        PipelineError: this process has a shared pool of another size, which can never be replaced. UnusableValueError:
-        a processor is not among those of this process.
+        Raises:
+            PipelineError: this process has a shared pool of another size, which can never be replaced.
+            UnusableValueError: a processor is not among those of this process.
         """
         if self.inter_threads:
             options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
@@ -60,7 +61,9 @@ USUAL_POOLS = ThreadPools()
 def inter_threads_of(execution: str, wanted: int | None, provider: str) -> int:
     """Return the threads of parallel execution; 0 in sequential execution.
 
-    UnusableValueError: the execution is sequential and threads are wanted, or another provider than the CPU's computes.
+    Raises:
+        UnusableValueError: the execution is sequential and threads are wanted, or another provider than the CPU's
+            computes.
     """
     if execution == "sequential":
         if wanted is not None:
