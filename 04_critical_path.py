@@ -10,8 +10,9 @@ Four figures of the graph that ONNX Runtime executed:
     parallelism  work / span: the largest speedup from running independent nodes at the same time
     makespan     work + gap (the time between nodes): the latency of ONNX Runtime's default executor
 
-The default executor is sequential, so every node delays the result, whatever its slack. For it, read the makespan that
---what-if prints. Slack and span matter for a parallel executor, and for a device that works beside the host.
+The default executor is sequential, so every node delays the result, whatever its slack. For this executor, read the
+makespan that --what-if prints. Slack and span matter for a parallel executor, and for a device that works beside the
+host.
 
 EXAMPLE of input (op_roofline.csv, executed_edges.csv) and output (op_schedule.csv), some columns:
 

@@ -3,7 +3,8 @@
 Reads   the model file; with --images a folder of images; with --best load_best.json and load_search.csv.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
         batch was formed and padded, what it took), load_summary.json, load_steps.csv (what was delivered at each rate),
-        load_histogram.hlog (latencies by seconds, as HdrHistogram logs them), load_disturbances.csv (slow calls, why).
+        load_histogram.hlog (latencies second by second, as HdrHistogram logs them), load_disturbances.csv (slow calls,
+        and what disturbed them).
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start. So a
 stop of 200 ms lengthens every request that came meanwhile. With --users, users send the next request when they have the

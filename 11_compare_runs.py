@@ -15,12 +15,14 @@ deviation) are one family: among equal pairs, at most 5 % have a figure that is 
 surely smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would
 decide it. A figure from too few independent runs is not judged. No time of a busy or drifting host is judged.
 
-One session of a side does not show how far sessions differ: measure with 01's --sessions 3, or repeat --baseline.
+One session on each side does not show how far sessions differ. For that, measure both sides with 01's --sessions 3,
+or repeat --baseline.
 
 Nodes are compared if they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models that
 differ only in names are one model. Other models need --across-models.
 
-The exit code is 4 if a figure of the whole model regressed, or a node lengthened the latency, by over --fail-above.
+The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
+to the latency.
 
 EXAMPLE of output (comparison.csv, some columns):
 

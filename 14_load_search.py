@@ -2,7 +2,8 @@
 
 Reads   the model file; with --images a folder of images.
 Writes  load_search.csv (every trial of the search; the curve of the best configuration with the predicted queue),
-        load_batch_times.csv (times of full batches), load_best.json (the best by rate, energy and cost; the runner-up).
+        load_batch_times.csv (times of full batches), load_best.json (the best configuration by rate, by energy and by
+        cost, with the runner-up).
 
 14 searches batch, wait, sessions and threads. It also compares all given values of the flags that say how sessions
 share the host. It ends with the command that loads the best configuration.

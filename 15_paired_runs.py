@@ -9,7 +9,8 @@ Drift of the host changes both runs of a pair and cancels. Each twentieth of the
 addresses of a session change the time of a node by some percent, so the noise floor includes that scatter. A busy host
 gives a note, and the pairs are judged all the same. The tests and the verdicts are those of 11_compare_runs.py.
 
-The exit code is 4 if a figure of the whole model regressed, or a node lengthened the latency, by over --fail-above.
+The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
+to the latency.
 
 EXAMPLE of output (paired_comparison.csv, some columns):
 

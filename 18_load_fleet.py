@@ -3,7 +3,8 @@
 Reads   the files of the models.
 Writes  load_fleet.csv (a row per model: the host that measured it, its set-up, what it delivers).
 
-All models get the same load, or with --search the highest rate within --p99-bound. A host measures one at a time.
+All models get the same load. With --search, 18 searches the highest rate of each model within --p99-bound. Each host
+measures one model at a time.
 
 EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 

@@ -2,7 +2,8 @@
 
 Reads   the model file, and samples: arrays, a .npz file or images; without them, random inputs.
 Writes  precision.csv (error and agreement of each format by each scheme), precision_layers.csv (each layer alone in the
-        format), precision_mixtures.csv (with --mixed: some layers in it), quantized.onnx (the model for other stages).
+        format), precision_mixtures.csv (with --mixed: some layers in the format), quantized.onnx (the model in the
+        format, for every other stage).
 
 ONNX Runtime's own tools convert the model: to int16, int8 and int4 by QuantizeLinear and DequantizeLinear on the
 operands of contractions, to int4 weights by MatMulNBits, and to fp16 as a whole. Casts round the operands of

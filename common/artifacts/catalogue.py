@@ -200,8 +200,8 @@ _document(
 )
 _table(
     "fpga_candidates",
-    "Every fused group and chain of groups: cost on the host, estimate of its best engine, why it is in the plan or "
-    "not.",
+    "Every fused group and every chain of groups: its cost on the host, the estimate of its best engine, and why "
+    "it is in the plan or not.",
     "candidate | kernel kernel_kind kernel_class pattern source_nodes executed_nodes group_count macs flops bytes "
     "arithmetic_intensity_flop_per_byte host_latency_us host_latency_share host_energy_uj host_energy_share is_large "
     "is_regular is_intense is_fusable engine board_bound kernel_*_cycles kernel_latency_*_us is_chosen reason",
@@ -264,7 +264,8 @@ _table(
 )
 _table(
     "replica_plans",
-    "Equal accelerators on the board (`--objective throughput`): the best plan for each division, the quickest first.",
+    "How several equal accelerators fill the board (`--objective throughput`): the best plan for each way to "
+    "divide the frames over them, the quickest first.",
     "division | is_quickest launch_per engine engines accelerator_count region_replicas stage_count call_frame_count "
     "in_flight_count *_inferences_per_s card_*_inferences_per_s bound_inferences_per_s stream_bottleneck "
     "batch_latency_*_us clock_*_mhz resident_weight_bytes resident_activation_bytes resident_tensors "
@@ -369,7 +370,8 @@ _table(
 )
 _table(
     "engine_calls",
-    "Layers of a quantized network on the planned engine: planned cycles, and simulated ones of 32 with --simulate.",
+    "Layers of a quantized network on the engine that was planned for a board: planned cycles, and simulated ones "
+    "where 32 ran with --simulate.",
     "call_index | source_node planned_cycles planned_us simulated_call_cycles simulated_us cycles_by_cause",
 )
 _table(
@@ -415,8 +417,8 @@ FINDING = (
 )
 _table(
     "bottlenecks",
-    "What makes an inference slow: evidence, gain of mending it, hazard and remedy; no rows where no rule finds "
-    "anything.",
+    "What makes an inference slow, with the evidence, what mending it gains, hazard and remedy; no rows where no "
+    "rule finds anything.",
     f"finding_index | {FINDING}",
 )
 _table(
@@ -532,7 +534,8 @@ _document(
 _file("loadgen_summary.txt", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(
     "load_batch_times",
-    "Times of full batches with all sessions busy, for each division of the processors and each way to share the host.",
+    "What a full batch of each size takes while all sessions are busy, for each division of the processors and "
+    "each way in which sessions share the host.",
     f"session_count threads {SHARING} request_count | measured_call_count call_mean_us call_p50±_us "
     "full_requests_per_s load_power_w requests_per_joule",
 )
@@ -579,7 +582,8 @@ _document(
 )
 _table(
     "load_disturbances",
-    "Slow calls of a load test, by the usual time of worker and size: the time lost, and the thread that took it.",
+    "Every slow call of a load test's one run, over the usual time of its worker and size: the time that it lost, "
+    "and the thread that took it.",
     "load_batch_index | worker_index request_count latency_us excess_us lost_us usual_lost_us explained_share "
     "disturbance_cause other_process other_process_id other_us processor_index thread_id is_main_thread stolen_us "
     "major_fault_count",

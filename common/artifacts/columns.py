@@ -174,7 +174,8 @@ _list("strides", "shape", "Stride per spatial axis")
 _count("groups?", "Convolution groups")
 _mapping(
     "attributes",
-    "Other attributes that decide what the node computes (pads, axis, …), with defaults; docs/MODEL.md lists the names",
+    "Other attributes that decide what the node computes (pads, dilations, axis, head counts, …), with the "
+    "operator's defaults filled in; docs/MODEL.md lists the names",
 )
 _count("batch_count?", "Independent GEMMs of the contraction (batch or groups)")
 _count("m_count?", "M: rows of the equivalent GEMM (output pixels × batch for a convolution)")
@@ -190,11 +191,17 @@ _count("bytes?", "Compulsory traffic: weight + input + output bytes")
 _count("tensor_bytes?", "Stored size of the tensor")
 _count("read_bytes?", "Bytes that the consumer must read: none for a view, only the touched rows for a gather")
 _count("written_bytes?", "Bytes that the producer writes: none for a view, a weight or a graph input")
-_count("dequantized_weight_count?", "Packed weights to dequantize, at 2 FLOPs each, not in flops; empty if unknown")
+_count(
+    "dequantized_weight_count?",
+    "Packed weights that the operator dequantizes, at 2 FLOPs each, which are not in flops; empty where unknown",
+)
 _count("execution_count?", "Executions in one run: passes of a Loop or a Scan; empty where data decide")
 for _name, _phrase in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
     _count(f"upper_bound_{_name}?", f"Upper bound of an unknown number of {_phrase}, where there is one")
-_flag("is_in_bound", "Whether the model's upper bound includes it; of two branches only that of more FLOPs, if any")
+_flag(
+    "is_in_bound",
+    "Whether the whole model's upper bound includes this one; of two branches only that of more FLOPs, if any",
+)
 for _name in ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes"):
     _text(f"{_name}_expression", f"The {_name} over the dimensions that were left unbound; the number is then empty")
 _choice(
@@ -249,10 +256,13 @@ for _kind, _phrase in (("raw", "as traced"), ("corrected", "less the cost of pro
     _amount(f"{_kind}_std_us?", f"Standard deviation of the node's time over runs, {_phrase}")
 _amount(
     "raw_total_us",
-    "Sum of the node's exclusive time over all measured profiled runs; of one run of an import that does not count "
-    "runs",
+    "Sum of the node's exclusive time over all measured profiled runs; of one run, where an imported profile has "
+    "no number of runs",
 )
-_amount("correction±_us?", "Cost of profiling in the node's time in a run: median and quartiles; empty: not corrected")
+_amount(
+    "correction±_us?",
+    "Cost of profiling inside the node's time in one run: median, with the quartiles as interval; empty: not corrected",
+)
 _flag("uses_thread_pool?", "Whether the node used the intra-op thread pool")
 _amount("pool_thread_count?", "Threads that took part in the node's parallel loops, its own included")
 _amount(
@@ -300,14 +310,24 @@ _amount("session_creation_us?", "Time to create the unprofiled session")
 _amount("first_run_us?", "First run of the unprofiled session, before any warm-up")
 _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
 _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
-_amount("matched_time_share?", "Share of an imported profile's time in layers that name a node, or serve one that does")
-_amount("matched_contraction_share?", "Share of the model's contractions that a profile names, or computes alone")
+_amount(
+    "matched_time_share?",
+    "Share of an imported profile's time in layers that name a node of the model, or serve a layer that does",
+)
+_amount(
+    "matched_contraction_share?",
+    "Share of the model's convolutions and matrix products that an imported profile names, or computes alone",
+)
 _amount(
     "matched_operation_share?",
     "Share of the operations of an imported profile or of the model, whichever is less, that are in the same order; "
     "only where neither names nor sizes match",
 )
-_choice("graph_optimization?", "Graph optimization level; empty if imported", "disable, basic, extended, layout, all")
+_choice(
+    "graph_optimization?",
+    "Graph optimization level; empty for an imported trace",
+    "disable, basic, extended, layout, all",
+)
 
 # --- power ----------------------------------------------------------------------------------------------------------
 _signed("time_us", "Time since the start of the first run; negative before it")
@@ -331,7 +351,8 @@ _amount("layer_share", "Time of the layer over the sum of all layers")
 _text("counter_source?", "Tool that counted; empty where nothing was counted")
 _amount(
     "window_s",
-    "Time of counting, warm-up included: the runs of both sessions, or of the unprofiled one where they took no turns",
+    "Time over which events were counted, warm-up included: the runs of both sessions, or of the unprofiled one "
+    "where they took no turns",
 )
 _count("run_count", "Runs in that time")
 for _name, _phrase in (
@@ -367,7 +388,9 @@ _count("processor_index?", "Processor that the thread lost or waited for")
 _text("other_process?", "Name of the thread that had the processor instead")
 _count("other_process_id?", "The kernel's number of that thread")
 _flag("is_own_thread", "Whether the other thread belongs to this process too")
-_text("crowding_process?", "Name of another process's thread that made two of this process share one processor")
+_text(
+    "crowding_process?", "Name of a thread of another process that made two threads of this process share one processor"
+)
 _count("crowding_process_id?", "The kernel's number of that thread")
 _count("resident_bytes?", "Resident memory of the process")
 _amount("excess_us", "Latency beyond the median of the run's series")
@@ -403,10 +426,11 @@ _choice(
     "`padding`; `winograd`, an algorithm that may multiply less; or the `ceiling` is too low",
     "other_device, unstable, correction, not_executed, cache, padding, winograd, ceiling",
 )
-_choice("bound?", "Side of the ridge point; empty so near that unstable ceilings do not say", "compute, memory")
+_choice("bound?", "Side of the ridge point; empty so near to it that unstable ceilings do not say", "compute, memory")
 _signed(
     "latency_share",
-    "Corrected latency over the unprofiled median (below 0 for some gaps); of an import, over the time of all nodes",
+    "Corrected latency over the unprofiled median (the gap's may be negative); for an imported trace, over the "
+    "time of all nodes together",
 )
 _signed("node_latency_us", "Corrected median of the node; for the gap, the rest of the unprofiled median")
 
@@ -451,7 +475,10 @@ _amount("million_inferences_host_usd?", "Price of the host for the time of one m
 
 # --- FPGA -----------------------------------------------------------------------------------------------------------
 _text("candidate", "Name of the fused group (G1, G2, … by falling host latency) or of the chain of groups (C1, C2, …)")
-_text("kernel?", "K1, K2, … of a plan, by falling host latency (empty: not in the plan); or its name in a list")
+_text(
+    "kernel?",
+    "Kernel: K1, K2, … of a plan, by falling host latency (empty: not in the plan); or its name in a kernel list",
+)
 _choice("kernel_kind", "Kind of the group", "conv, gemm, attention, rowwise, pool, pointwise, chain, none")
 _text("kernel_class", "Kind and window of the groups (conv 3x3, gemm, …); the rule of thumb judges whole classes")
 _text("pattern", "Operator types of the candidate in graph order, joined by `+`")
@@ -492,7 +519,10 @@ _amount("uram_count", "UltraRAM blocks of the kernel with the design around it")
 _amount("dsp_count", "DSP slices of the kernel with the design around it")
 for _resource, _meaning in (("lut", "Lookup tables"), ("ff", "Flip-flops"), ("bram36", "Block RAMs"), ("dsp", "DSPs")):
     _amount(f"{_resource}_*_count?", f"{_meaning} of the kernel, known of arrays")
-_amount("memory_channel_count", "Memory channels of the kernel; 1 on a board with one, however many ports lead to it")
+_amount(
+    "memory_channel_count",
+    "Memory channels of the card that the kernel uses; 1 on a board with one channel, however many ports lead to it",
+)
 _count("call_count", "Calls in one inference", minimum=1)
 _count("launch_count?", "Kernel launches in one run")
 _amount("launch_us?", "Time of all launches in one run")
@@ -511,7 +541,11 @@ _choice(
 _amount("pays_probability?", "Probability that the plan gains, over all draws; empty without a verdict")
 for _percent in (5, 25, 50, 75, 95):
     _amount(f"speedup_p{_percent}_factor?", f"{_percent} % quantile of the speedup over all draws")
-_choice("what_if_subject", "What the question changes; `plan`: nothing", "plan, clock, link, precision, mixture, board")
+_choice(
+    "what_if_subject",
+    "What the question changes, one thing at a time; `plan`: nothing",
+    "plan, clock, link, precision, mixture, board",
+)
 _text("what_if_setting", "The value in question")
 _count("planned_mixture_index?", "Mixture of 28 that is planned; empty in a plan of one number format")
 _rate("link_bytes_per_s", "Likely rate of the link between host and card, in one direction")
@@ -520,7 +554,8 @@ _amount("variance_share", "Share of the variance of the speedup's logarithm that
 _amount("known_pays_probability?", "Probability of a gain if this term has its likely value; empty without a verdict")
 _amount(
     "information_value?",
-    "Expected saving of an inference, beyond deciding today, if this term were known before; empty without a verdict",
+    "Expected saving of one inference, beyond that of deciding today, if this term were known before deciding; "
+    "empty without a verdict",
 )
 _flag("is_judged", "Whether the host's times say something about the host of the plan; if not, no speedup follows")
 _flag("is_other_host", "Whether the board has a processor of its own, and the host's times are those of another")
@@ -574,7 +609,11 @@ _text("call_frames", "Frames that are computed together, by their numbers in the
 _flag("is_on_front", "Whether no other row is as good in latency, rate and energy and better in one, likely case")
 _text("alternative", "The plan, its baselines, and the what-if plans")
 _choice("launch_per", "What the host launches: each group, or each phase on the card", "group, phase")
-_choice("plan_status?", "`optimal`: no better plan exists; `feasible`: none found, but may exist", "optimal, feasible")
+_choice(
+    "plan_status?",
+    "`optimal`: no better plan exists; `feasible`: no better plan was found, but one may exist",
+    "optimal, feasible",
+)
 _amount("plan_latency_*_us?", "End of one inference")
 _amount("latency_speedup_factor?", "Latency of the host alone over that of the plan, likely case")
 for _percent in (5, 95):
@@ -586,7 +625,11 @@ _amount("latency_pays_probability?", "Probability of a shorter inference; empty 
 _amount("energy_speedup_factor?", "Energy of one inference on the host alone over that with the plan, likely case")
 _count("interval_index", "Order of the interval, by scenario and start")
 _choice("scenario", "One inference on the host alone, or with the plan", "before, after")
-_text("lane", "Host, engine or accelerator on the card, link to the card (h2d) or back (d2h), or converter on the card")
+_text(
+    "lane",
+    "The host, an engine or an accelerator on the card, the link to the card (h2d) or back (d2h), or the "
+    "converter on the card",
+)
 _choice("activity", "What the lane does", "host, launch, kernel, transfer, conversion")
 _text("item", "What runs: a candidate, an executed node, or the tensor that travels")
 _amount("interval_start_us", "Start since the inference began")
@@ -633,20 +676,36 @@ _text("ceiling_source", "Origin of the ceilings")
 # --- design space ---------------------------------------------------------------------------------------------------
 _text("design", "Accelerator with the sizes that a sweep gives it")
 _text("hardware", "Accelerator, by the name of its file")
-_choice("search_engine", "Search of its schedule", "exact, fa-dosa, gradient, two-step, random, cma, nevergrad, optuna")
-_choice("accounting", "Counts repeated reads and halos (tiled), or each tensor once as in FA-DOSA", "tiled, once")
+_choice(
+    "search_engine",
+    "How its schedule was searched",
+    "exact, fa-dosa, gradient, two-step, random, cma, nevergrad, optuna",
+)
+_choice(
+    "accounting", "What is counted: repeated reads and halos (tiled), or each tensor once as in FA-DOSA", "tiled, once"
+)
 _count("array_row_count", "Rows of the array of multipliers", minimum=1)
 _count("array_column_count", "Columns of the array of multipliers", minimum=1)
 _mapping("memory_sizes_kib", "Size of each memory on the chip, all of its copies together")
 _amount("chip_mm2?", "Area of the parts whose area the accelerator's file gives")
-_amount("modelled_cycles?", "Cycles of the accelerator; of a contraction, of one run; empty where nothing fits")
-_choice("cycle_model", "Cycles of the search: analytic, or rtl, which are at least those of the RTL", "analytic, rtl")
+_amount(
+    "modelled_cycles?",
+    "Cycles of the accelerator; of a contraction, those of one run; empty for a design where nothing fits",
+)
+_choice(
+    "cycle_model",
+    "What the search counts as cycles: analytic, or rtl, which are at least those of the accelerator's RTL",
+    "analytic, rtl",
+)
 for _end, _which in (("low_", "Fewest"), ("", "Likely"), ("high_", "Most")):
     _amount(
         f"rtl_{_end}cycles?",
         f"{_which} cycles by the costs of the RTL; of a contraction, those of one run; empty without such costs",
     )
-_amount("modelled_energy_pj?", "Energy of accelerator and memory; of a contraction, per run; empty where nothing fits")
+_amount(
+    "modelled_energy_pj?",
+    "Energy of the accelerator and its memory; of a contraction, that of one run; empty where nothing fits",
+)
 _amount("edp_pj_cycles?", "Energy-delay product of an inference: all energy times all cycles; empty where nothing fits")
 _amount(
     "bound_edp_pj_cycles?",
@@ -659,10 +718,12 @@ _amount(
 )
 _amount(
     "space_gap_share?",
-    "How far the energy-delay product is above the space's best or its lower bound; empty where the optimum is proven",
+    "How far the energy-delay product is above the best of this space, or above its lower bound where the search "
+    "ended early; empty where the optimum is proven",
 )
 _flag(
-    "is_pareto", "Whether none is better in latency, energy or area and as good in the rest; without areas in the two"
+    "is_pareto",
+    "Whether no other design is better in latency, energy or area and as good in the rest; without areas in the two",
 )
 _text("problem?", "Why no schedule fits on the design; empty where one does")
 _amount("area_budget_mm2", "Area that a design may have")
@@ -684,7 +745,9 @@ _text("array_design", "An array on a board: rows, columns and products of an ele
 _count("simd_count", "Products that an element of the array adds in a cycle", minimum=1)
 _count("row_fold_count", "Folds of the tile along the rows of the array", minimum=1)
 _count("column_fold_count", "Folds of the tile along the columns of the array", minimum=1)
-_count("tile_step_count", "Steps of depth of the tile, each of the products that an element adds in a cycle", minimum=1)
+_count(
+    "tile_step_count", "Steps of depth of the tile; each takes the products that an element adds in a cycle", minimum=1
+)
 _count("memory_port_count", "Ports to the memory of the card", minimum=1)
 _flag("spans_regions", "Whether the array is laid over all regions of the board; else it is in one")
 _amount("board_share", "Largest share that the array takes of a resource of the budget")
@@ -735,7 +798,10 @@ _count("resident_weight_count?", "Layers whose weights stay on the chip for the 
 _count("resident_tensor_count", "Tensors that are on the chip as a whole before or after the group")
 _amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
 _amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
-_amount("staying_weight_bytes?", "Weights that stay on the chip from one inference to the next; empty where none may")
+_amount(
+    "staying_weight_bytes?",
+    "Bytes of weights that stay on the chip from one inference to the next; empty where none may",
+)
 _amount("buffer_peak_bytes?", "Most that the group needs of the buffer at once; empty in accounting once")
 
 # --- profiles of NPUs -----------------------------------------------------------------------------------------------
@@ -763,7 +829,8 @@ _amount("dominant_path_cycles?", "Cycles on the dominant path through the hardwa
 _amount("npu_cycles?", "Cycles of the node over all hardware threads, median of the runs")
 _amount(
     "npu_cycles_share?",
-    "Part of the run's cycles; empty on the emulator. Threads run side by side, so it is an allocation, not a time",
+    "Part of the run's cycles; empty on the emulator. Threads run side by side, so it is an allocation of the "
+    "run's time, not a time",
 )
 _amount(
     "attributed_npu_time_us?",
@@ -812,7 +879,10 @@ _choice(
 _text("mend_problem", "Why no rewrite applies, how far outputs differ, or why the gain is undecided; often empty")
 _list("mends", "names", "Rewrites that applied, in their order")
 _list("mended_nodes", "names", "Source nodes, weights or dimensions that they changed")
-_signed("measured_gain_us?", "What mending took off the median latency, by pairs of runs in turn; below 0 if it added")
+_signed(
+    "measured_gain_us?",
+    "What mending took off the median latency, by pairs of runs in turn; less than 0 where it added to it",
+)
 _signed("measured_gain_low_us?", "Lower end of its interval, at 95 %")
 _signed("measured_gain_high_us?", "Upper end of its interval, at 95 %")
 _flag("is_as_predicted?", "Whether the intervals of the predicted and of the measured gain have a point in common")
@@ -855,7 +925,10 @@ _count("request_count", "Requests in the batch", minimum=1)
 _count("padded_request_count", "Requests that the call computed, with those that only fill it up", minimum=1)
 _count("padded_length", "Length that all requests of the batch were padded to; 0 where there is no variable axis")
 _amount("formation_us", "Age of the oldest request when the batch was formed")
-_amount("generator_late_us", "Wait of a batch that the policy allowed, with a free worker: the generator's own delay")
+_amount(
+    "generator_late_us",
+    "How long the batch waited although the policy allowed it and its worker was free: the generator's own delay",
+)
 _amount("decode_us?", "Time to decode the images of the batch; its requests wait for all of it")
 _amount("resize_us?", "Time to resize and crop them; its requests wait for all of it")
 _amount(
@@ -896,8 +969,8 @@ _amount("offered_requests_per_s?", "Rate at which requests came")
 _amount("answered_requests_per_s", "Answers per second until the last one, or of the step in which they came")
 _amount(
     "error_share",
-    "Share of the requests that failed, expired, were turned away or left unserved; those that a signal cut do not "
-    "count",
+    "Share of the requests that failed, expired, were turned away, or were not served before the load ended; "
+    "requests that a signal cut are not counted",
 )
 _amount("max_error_share", "Most requests that may, for a valid load")
 _amount(
@@ -911,8 +984,8 @@ _amount("utilization_share?", "Share of the workers' time in calls, between the 
 _amount("generator_late_share", "Share of requests that the generator held up for over 1 ms and 1 % of their latency")
 _amount(
     "generator_delay_share",
-    "Share of the latency from the generator's delays of over 1 ms, with earlier requests'; lower limits leave them "
-    "out",
+    "Share of the latency that delays of the generator of over 1 ms make, of a request and of those before it. "
+    "The lower limits of the latency are those without them",
 )
 _amount("generator_late_p99_us?", "99th percentile of the generator's delay")
 _amount("mean_queue_depth_count?", "Mean of the requests that waited when one came")
@@ -926,7 +999,10 @@ _choice(
 )
 _count("warmup_request_count", "Requests before the steady part, which no statistic counts")
 _count("counted_request_count", "Answered requests that the percentiles count")
-_mapping("counts_for_limits", "Figures without limits, and about how many samples would do: neighbours are dependent")
+_mapping(
+    "counts_for_limits",
+    "Figures whose limits are left out, and how many samples would about do: neighbours depend on each other",
+)
 for _name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"):
     _percentile = f"{_name[1:].replace('_', '.')}th percentile"
     _phrase = {"mean": "Mean", "jitter": "Standard deviation"}.get(_name, _percentile)
@@ -943,14 +1019,18 @@ _mapping(
 _text("image_normalization?", "How the images of the requests are normalized; empty without images")
 _count("sample_image_count?", "Different images, which requests bring in turn")
 _count("top_class_count?", "Classes that a request is answered; empty without post-processing")
-_amount("copy_overlap_share?", "Share of the time of device copies in which the session ran for another worker")
+_amount(
+    "copy_overlap_share?",
+    "Share of the time of copies to the device and back in which the session ran for another worker",
+)
 _text("device_copies_unavailable?", "Why no copies to a device are known")
 _amount("pcie_tx_bytes_per_s?", "Mean PCIe traffic that the GPU sent during the load")
 _amount("pcie_rx_bytes_per_s?", "Mean PCIe traffic that the GPU received during the load")
 _text("pcie_unavailable?", "Why PCIe traffic is unknown")
 _mapping(
     "standard_metrics",
-    "The same run by the names of Triton's counters and OpenTelemetry's process metrics; LOAD.md has all of them",
+    "The same run by the names of Triton Inference Server's counters and OpenTelemetry's process metrics, such as "
+    "nv_inference_request_success; LOAD.md has all of them",
 )
 _mapping("loadgen_results", "What MLPerf LoadGen's log says of its result, by its names; empty without a scenario")
 _mapping(
@@ -970,12 +1050,19 @@ _mapping("endpoint_outputs", "Type and shape of each output, as the endpoint say
 for _name, _description in (("p50", "Median latency"), ("p99", "99th percentile of the latency")):
     _amount(f"request_{_name}_slowdown±_factor?", f"{_description} together over that alone")
 _amount("answered_rate±_factor?", "Answers per second together over those alone")
-_count("session_count", "Sessions that serve, or connections to an endpoint, each for batches of its own", minimum=1)
+_count(
+    "session_count",
+    "Sessions that serve requests, or connections to an endpoint, each for batches of its own",
+    minimum=1,
+)
 _count("replica_count", "Runs that share each session at a time", minimum=1)
 _choice("session_workers", "Whether sessions share a process, or have one each", "threads, processes")
 _choice("thread_pool", "Whether each session has a pool of intra-op threads, or all share one", "own, shared")
 _choice("execution_mode", "Whether nodes run one after another, or several at once", "sequential, parallel")
-_count("inter_op_threads", "Threads of parallel execution: one waits, others run different nodes; 0 in sequential")
+_count(
+    "inter_op_threads",
+    "Threads of parallel execution: one waits, the others run different nodes at once; 0 in sequential execution",
+)
 _choice("spinning", "When threads without work spin: while a run lasts, always, or never", "runs, always, never")
 _choice("affinity", "Whether each thread stays on a processor of its own", "free, pinned")
 _count("batch_max_count", "Largest batch that the batcher forms", minimum=1)
@@ -1055,11 +1142,16 @@ _amount("cosine_error?", "1 less the cosine of the angle to the output of the CP
 
 # --- comparison -----------------------------------------------------------------------------------------------------
 _text("compared_folder", "Folder, or model, that is compared with the baseline")
-_choice("compared_kind", "Kind of figure", "end_to_end, node, op_type, ceiling, energy, plan, load, memory, counter")
+_choice(
+    "compared_kind",
+    "What the figure is about",
+    "end_to_end, node, op_type, ceiling, energy, plan, load, memory, counter",
+)
 _text("compared_figure", "Column that is compared; both values are in its unit")
 _text(
     "compared_subject",
-    "Executed node of the baseline, operator type, objective of a plan or resource of a board; else empty",
+    "Executed node of the baseline, operator type, objective of a plan or resource of a board; empty for a figure "
+    "of the whole",
 )
 _count("history_run", "Number of the record in the history, counted from 1", minimum=1)
 _text("recorded_at", "When the record was entered, in UTC")
@@ -1082,7 +1174,10 @@ _choice(
 )
 _amount("baseline_value", "Median or stated figure of the baseline")
 _amount("candidate_value", "Median or stated figure of what is compared")
-_signed("difference_share?", "Difference over the baseline; of pairs the median; empty for nodes that it lacks")
+_signed(
+    "difference_share?",
+    "The difference over the baseline; of pairs the median one; empty for a node that the baseline lacks",
+)
 _signed("difference_low_share?", "Lower end of its interval, at 95 %")
 _signed("difference_high_share?", "Upper end of its interval, at 95 %")
 _amount("noise_floor_share?", "How far a repeat on the same machine may be away")
@@ -1101,7 +1196,10 @@ _count("input_token_count", "Tokens of the prompt of the request", minimum=1)
 _count("output_token_count", "Tokens of the answer to the request", minimum=1)
 _amount("admitted_us", "When the service began with the prompt, from the start of the load")
 _amount("time_to_first_token_us", "Time from the request's intended start to its first token (TTFT of MLPerf LoadGen)")
-_amount("time_per_output_token_us?", "Mean time between its tokens (TPOT of MLPerf LoadGen); empty for a single token")
+_amount(
+    "time_per_output_token_us?",
+    "Mean time between two tokens of the request (TPOT of MLPerf LoadGen); empty for a single token",
+)
 for _quantile in ("p50", "p90", "p95", "p99"):
     _amount(f"time_to_first_token_{_quantile}±_us?", f"The {_quantile} of the times to first token")
     _amount(
@@ -1124,7 +1222,11 @@ _amount("inter_token_bound_us?", "Time per output token within which a request i
 # --- generation -----------------------------------------------------------------------------------------------------
 _count("answer_index", "Place of the answer in the series; answers of one length have the same prompt")
 _count("token_index", "Place of the token in its answer")
-_choice("generation_phase", "A decoder's call takes a prompt (prefill), or one more token (decode)", "prefill, decode")
+_choice(
+    "generation_phase",
+    "Phase of a call of a decoder: it takes a whole prompt (prefill), or one token after others (decode)",
+    "prefill, decode",
+)
 _choice(
     "model_part",
     "Part of the model: `embedding` looks tokens up in a table, `head` is the product that gives the logits, "
@@ -1140,7 +1242,9 @@ for _name in ("macs", "flops", "weight_bytes", "cache_bytes", "bytes"):
 _amount("joules_per_token_j?", "Energy of calls over the tokens that a decoder takes in them; empty for other models")
 _count("past_token_count", "Tokens in the caches before the call")
 _count("new_token_count", "Tokens that the call took")
-_amount("token_us", "Time from the choice of the token before, or the begin of the answer, to that of this token")
+_amount(
+    "token_us", "Time from the choice of the token before, or from the begin of the answer, to the choice of this token"
+)
 _amount("sampling_us", "Part of the time of a token in which it was chosen by its logits; of several calls, the median")
 _amount("token_mean_us", "Mean time of a call of the phase, with the choice of its token")
 _count("length_index", "Place of the length in the order of measurement")
@@ -1150,7 +1254,10 @@ _count("cache_bytes?", "Bytes of all caches that are valid after the call")
 _count("prompt_token_count?", "Tokens of the longest prompt", minimum=1)
 _count("answer_token_count", "Tokens of each answer that were asked for", minimum=1)
 _count("answer_count", "Answers to all prompts, without the warm-up", minimum=1)
-_amount("first_token±_us?", "Mean time to the first token of the longest prompt; interval: fastest to slowest answer")
+_amount(
+    "first_token±_us?",
+    "Mean time to the first token of the longest prompt; its interval ends at the fastest and at the slowest answer",
+)
 _amount("token_p50±_us?", "Median time of a call of the phase (in the summary: of decode), with limits at 95 %")
 _amount("tokens_per_s?", "Tokens that the calls of a phase (in the summary: of decode) take, over their time")
 _amount("memory_roof_share?", "Compulsory bytes per second of the calls, over the given memory bandwidth")
@@ -1162,9 +1269,18 @@ for _phase in ("prefill", "decode"):
     _choice(f"{_phase}_side", f"Where {_phase} runs: on the host or on the card", "host, card")
 _flag("fits_memory", "Whether weights and caches of the longest answer fit the card's memory")
 _flag("is_best_plan", "Whether its likely answer takes the least time of all rows")
-_text("prefill_engines?", "Kernels of a prompt on the card, array first; empty on the host or by published decoders")
-_text("prefill_regions?", "Board region of each of these kernels, in their order; `board` for one that spans several")
-_text("decode_engine?", "GEMV engines of decode, on all memory ports of the card but one; empty where they do not fit")
+_text(
+    "prefill_engines?",
+    "Kernels of a prompt on the card, the array first; empty for a prompt on the host or by published decoders",
+)
+_text(
+    "prefill_regions?",
+    "Region of the board that holds each of these kernels, in their order; `board` for one that spans several",
+)
+_text(
+    "decode_engine?",
+    "GEMV engines of decode on the card, on all ports of the memory but one; empty where they do not fit the board",
+)
 _count("card_resident_bytes", "Weights, and caches after the last token, in the card's memory")
 _count("card_memory_bytes", "Memory of the card")
 _amount("planned_first_token_*_us?", "Time to the first token, launch included")
@@ -1176,7 +1292,10 @@ _amount("host_first_token_us", "Time to the first token on the host alone")
 _amount("host_tokens_per_s?", "Tokens after the first, per second, on the host alone")
 _amount("moved_share?", "Share of the host's answer that moves to the card: the fraction of Amdahl's law")
 _count("answer_link_bytes?", "Bytes that cross the link for the whole answer")
-_count("token_link_bytes?", "Bytes over the link for each token after the first: the token before, and the chosen one")
+_count(
+    "token_link_bytes?",
+    "Bytes that cross the link for each token after the first: the token before, and the chosen one",
+)
 _amount("logits_link_us", "Time that the scores of one token would take over the link, if the host chose the token")
 _amount("card_token_*_j?", "Energy of the card for one token after the first, static power included")
 _amount("host_token_us", "Time of one token on the host, by a line through the tokens that were measured")
@@ -1193,7 +1312,10 @@ _choice(
     "Number format: of the operands of contractions, or of the whole model, as the scheme says",
     "fp32, fp16, bf16, int16, int8, int4",
 )
-_text("quantization_scheme", "Conversion to the format: what has it, how weights are scaled, how ranges are found")
+_text(
+    "quantization_scheme",
+    "How the model is converted to the format: what has it, how weights are scaled, how ranges are found",
+)
 _choice(
     "format_verdict",
     "Whether the model survives the format. Both limits of the agreement reach the bound: survives; only the upper: "
@@ -1215,13 +1337,13 @@ _list(
 )
 _signed(
     "sqnr_db?",
-    "Signal-to-noise ratio: energy of the output in float over its error's; 999 without one, empty if one is not "
-    "finite",
+    "Signal-to-noise ratio: energy of the output in float over that of its error; 999 without an error, empty "
+    "where an output is not finite",
 )
 _signed(
     "calibration_sqnr_db?",
-    "The same ratio on the samples that calibrate and judge nothing: it chooses the scheme of a format, and the "
-    "mixture",
+    "The same ratio on the samples that calibrate, which take no part in the judgement: it chooses the scheme of "
+    "a format, and the mixture",
 )
 _amount(
     "calibration_top1_agreement_share?",
@@ -1244,5 +1366,9 @@ _signed(
     "predicted_sqnr_db",
     "Signal-to-noise ratio of the mixture on the samples that calibrate, if the noise powers of its layers add up",
 )
-_flag("is_within_bounds", "Whether agreement and signal-to-noise ratio meet their bounds on samples that calibrate")
+_flag(
+    "is_within_bounds",
+    "Whether agreement and signal-to-noise ratio reach their bounds on the samples that calibrate, which choose "
+    "the mixture",
+)
 _text("layer_problem?", "Why the layer was not judged")
