@@ -102,7 +102,8 @@ class ArrayTrips:
     engine: SystolicArray
     call: ArrayCall
     beside: int = 0  # tensors that the steps behind the sums read, in the layout of the result
-    _known: dict[tuple[int, int, int, int], Loaded] = field(default_factory=dict)  # packed weights
+    # Packed weights that were followed already
+    _known: dict[tuple[int, int, int, int], Loaded] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def trips(self) -> int:
@@ -146,7 +147,8 @@ class ArrayTrips:
             reads = loaded.read + beside
             yield Phase(cycles, stores, pieces, reads, words, stored.written, sum(moved), port_cycles)
             is_last = computed is not None and computed.is_last
-            left = max(0, drain - (trips - cycles) if is_last else left - trips)
+            rest = drain - (trips - cycles) if is_last else left - trips
+            left = max(0, rest)
 
     # --- tiles ------------------------------------------------------------------------------------------------------
 

@@ -92,8 +92,11 @@ class Phases:
     # Of a tile of m x n sums over k products, by whether these complete them
     step_cycles: Callable[[int, int, int, bool], float]
     ports: MemoryPorts
-    _sides: dict[tuple[int, int, tuple[int, int], bool], TileLoad] = field(default_factory=dict)
-    _stores: dict[tuple[int, int], TileStore] = field(default_factory=dict)
+    # What was computed already
+    _sides: dict[tuple[int, int, tuple[int, int], bool], TileLoad] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _stores: dict[tuple[int, int], TileStore] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def cycles(self) -> float:
         """Return the cycles from the first word that is read to the last one that is written."""
