@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from string import Template
 
 from common.fpga.hand_off.designs import ARITHMETIC, converter, copier, template
@@ -86,8 +85,11 @@ def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
     """Return the whole engine around the first array that it can have, as an RTL kernel with its packaging script."""
     for unit in units:
         if isinstance(unit.engine, SystolicArray):
-            with suppress(PipelineError):  # a number format or a size that it does not have
-                return engine_kernel(EngineDesign.of(unit.engine), unit.engine.clock_mhz)
+            try:
+                design = EngineDesign.of(unit.engine)
+            except PipelineError:  # a number format or a size that it does not have
+                continue
+            return engine_kernel(design, unit.engine.clock_mhz)
     return {}
 
 
