@@ -40,10 +40,11 @@ class Assignment:
 def fitting(problem: Problem, calls: Sequence[KernelCall]) -> Assignment | None:
     """Return the plan of some calls; None if the board does not hold their engines, or their weights."""
     options = [problem.options[call.option] for call in calls]
+    if sum(option.weight_bytes for option in options) > problem.memory_capacity_bytes:
+        return None
     instances = {(option.engine, call.instance) for option, call in zip(options, calls, strict=True)}
     regions = place(problem, sorted(instances))
-    has_room = sum(option.weight_bytes for option in options) <= problem.memory_capacity_bytes
-    return Assignment(tuple(calls), regions) if regions is not None and has_room else None
+    return None if regions is None else Assignment(tuple(calls), regions)
 
 
 @dataclass(frozen=True, slots=True)
