@@ -146,9 +146,10 @@ class ArrayCatalogue:
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    catalogue = ArrayCatalogue(board, precision, models, served := ServedTasks.of(tasks))
+    served = ServedTasks.of(tasks)
     if not served.counts:
         return []
+    catalogue = ArrayCatalogue(board, precision, models, served)
     ports = array_ports(board)
     quickest: dict[str, SystolicArray] = {}
     for budget, spans in array_rooms(board, room):

@@ -40,7 +40,8 @@ def questions(
     """
     board = request.board
     found = [PlanQuestion(PLAN, f"{board.name}, {request.precision}", request)]
-    for clock_mhz in (factor * board.clock_mhz for factor in CLOCK_FACTORS):
+    for factor in CLOCK_FACTORS:
+        clock_mhz = factor * board.clock_mhz
         found.append(PlanQuestion("clock", f"{clock_mhz:g} MHz", replace(request, board=board.clocked(clock_mhz))))
     for factor in LINK_FACTORS:
         found.append(PlanQuestion("link", f"{factor:g}x the rate", replace(request, board=_linked(board, factor))))

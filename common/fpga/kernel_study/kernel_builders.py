@@ -200,7 +200,8 @@ def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel
 
 def gemm(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
     """Build an array for ``batch`` products of one size; the second operand of a single product is a weight."""
-    m, k, n, batch = *map(request.size, ("m", "k", "n")), request.size("batch", 1)
+    m, k, n = (request.size(name) for name in ("m", "k", "n"))
+    batch = request.size("batch", 1)
     layer = Matmul(m, k, n, batch, has_weight=batch == 1)
     weights, read, written = (request.bytes_of(elements) for elements in (batch * k * n, batch * m * k, batch * m * n))
     task = Task("gemm", "gemm", (layer,), request.precision, weights, read, written)

@@ -297,10 +297,14 @@ def _between(
         engines.append(replace(engine, max_instances=count if index in used else 1, launch_per=rule))
     if entry_on_card:  # the gate itself is the first item
         items.insert(0, Item("", 0.0, is_on_card=True))
-        producers = (0 if flow.producer is None else flow.producer + 1 for flow in flows)
-        consumers = (tuple(item + 1 for item in flow.consumers) for flow in flows)
-        ends = zip(flows, producers, consumers, strict=True)
-        flows = tuple(replace(flow, producer=source, consumers=readers) for flow, source, readers in ends)
+        flows = tuple(
+            replace(
+                flow,
+                producer=0 if flow.producer is None else flow.producer + 1,
+                consumers=tuple(item + 1 for item in flow.consumers),
+            )
+            for flow in flows
+        )
         options = [replace(option, covers=tuple(item + 1 for item in option.covers)) for option in options]
         options.append(Option("", (0,), len(engines), NONE, NONE, 0))
         engines.append(EngineType("", Resources(), spans_regions=True))

@@ -88,7 +88,10 @@ UPPER: StepTime = attrgetter("upper_ns")
 
 
 class SequenceSearch:
-    """A search over paths and sets of engines: for the best finish so far, and for a lower bound of every plan's."""
+    """A search over paths and sets of engines.
+
+    ``best_ns`` is the finish of the best plan so far, ``bound_ns`` a lower bound of every plan's finish.
+    """
 
     def __init__(
         self,
@@ -99,7 +102,11 @@ class SequenceSearch:
         budget: Spending,
         offer: Callable[[Sequence[KernelCall], Mapping[JobKey, float], int], int],
     ) -> None:
-        """Take ``offer``: it gets calls, when they and transfers begin, and the bound, and returns the best finish."""
+        """Prepare the search.
+
+        ``offer`` takes calls, when calls and transfers begin, and the bound so far. It returns the finish of the best
+        plan.
+        """
         self.problem, self.segments, self.budget, self.offer = problem, segments, budget, offer
         self.parts = Parts(problem, wiring, options)
         self.searches: dict[int, WholeSearch] = {}

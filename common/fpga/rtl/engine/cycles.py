@@ -121,8 +121,10 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
             (planned_cycles(tiling, timing, copy(places), queues.later(0)).total, tiling)
             for tiling in tilings(layer, design)
         ]
-        chosen.append(min(planned, key=lambda pair: pair[0])[1])
-        queues = queues.later(planned_cycles(chosen[-1], timing, places, queues).total)
+        _, best = min(planned, key=lambda pair: pair[0])
+        taken = planned_cycles(best, timing, places, queues)  # it takes its room and its descriptors
+        queues = queues.later(taken.total)
+        chosen.append(best)
     return chosen
 
 
@@ -295,7 +297,8 @@ class _Clock:
 
     def _computed(self, place: int) -> float:
         """Return when a tile is computed."""
-        tiling, tile, room = self.tiling, self.tiling.tiles[place], self.stored[place - 2] if place > 1 else 0.0
+        tiling, tile = self.tiling, self.tiling.tiles[place]
+        room = self.stored[place - 2] if place > 1 else 0.0
         start = max(self.loaded[place], self.gathered, room)
         if tiling.layer.rows:
             return self._take_call(max([start, *self.computed[-1:]])) + row_cycles(tiling, tile)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import ge
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,8 @@ def _window(
     }
     pads = tuple(automatic[attributes.get("auto_pad", b"NOTSET")])
     last = [(out - 1) * stride - pad for out, stride, pad in zip(result, strides, pads, strict=True)]
-    if any(map(ge, (*pads, *last), (*reach, *extents))):
+    is_above = any(pad >= span for pad, span in zip(pads, reach, strict=True))
+    if is_above or any(start >= extent for start, extent in zip(last, extents, strict=True)):
         raise reader.refusal(node, "has a window that is wholly outside of its map")
     if min(pads) < 0 or max(*kernel, *strides) > MOST_SIDE or max(dilations) > MOST_DILATION:
         limits = f"a window or strides above {MOST_SIDE}, or dilations above {MOST_DILATION}"

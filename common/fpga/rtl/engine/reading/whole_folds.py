@@ -55,12 +55,14 @@ def _reading(layer: EngineLayer, cols: int) -> Iterator[EngineLayer]:
         return
     if _begins_inside(layer.x, cols):
         if layer.weights is None:
-            yield (copy := _copy(layer.x, f"{layer.y.name}/x"))
+            copy = _copy(layer.x, f"{layer.y.name}/x")
+            yield copy
             layer = replace(layer, x=copy.y)
         else:
             layer = _reading_all(layer)
     if layer.residual and _begins_inside(layer.residual.other, cols):
-        yield (copy := _copy(layer.residual.other, f"{layer.y.name}/added"))
+        copy = _copy(layer.residual.other, f"{layer.y.name}/added")
+        yield copy
         layer = replace(layer, residual=replace(layer.residual, other=copy.y))
     yield layer
 
