@@ -20,7 +20,10 @@ MOST_TOKENS = 100_000
 
 
 def require_one_sequence(decoder: Decoder) -> None:
-    """Refuse calls for several sequences: caches, links and odds of a plan are those of one."""
+    """Refuse calls for several sequences: caches, links and odds of a plan are those of one.
+
+    An UnusableValueError says how many there are.
+    """
     if decoder.sequences != 1:
         problem = f"a call takes {decoder.sequences} sequences, and a plan is for one answer at a time"
         raise UnusableValueError("dim", problem, "give a batch of 1, also to <generation_summary>")
@@ -60,7 +63,7 @@ def demands(
 ) -> dict[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
     """Return what an answer asks of the card in each format of the weights, and a token at each shown length.
 
-    ``engines`` are the prompt on an array, and the kernel of decode by name; None where the board has none.
+    ``engines`` are, by format, the prompt on an array, and the kernel of decode by name; None where the board has none.
     """
     residents = {name: Resident(decoder, name) for name in engines}
     return {

@@ -49,7 +49,7 @@ def boards_in(folder: Path) -> list[Board]:
 
 
 def load_ceilings(name: str, folder: Path) -> BoardCeilings:
-    """Read the ceilings that a file gives as :func:`read_ceilings` does; it is named as for :func:`load_board`."""
+    """Read the ceilings that a file gives as :func:`read_ceilings` does; UnusableValueError as :func:`load_board`."""
     return read_ceilings(Section.of_file(find_file("board", name, folder)))
 
 
@@ -126,7 +126,10 @@ def read_ceilings(file: Section) -> BoardCeilings:
 
 
 def _regions(file: Section) -> tuple[DeviceRegion, ...]:
-    """Return the regions, whose resources must add up to those of the device, and of which a shell leaves no more."""
+    """Return the regions, whose resources must add up to those of the device.
+
+    A ConfigurationError says that they do not, or that the shell leaves more of a resource than the region has.
+    """
     below, device = file.section("regions"), _resources(file, "device")
     regions = tuple(
         DeviceRegion(name, *(_resources(below.section(name), part) for part in ("total", "usable"))) for name in below

@@ -37,7 +37,7 @@ VITIS_FAMILIES = ("ultrascale+", "versal")
 
 
 def require_vitis(board: Board) -> None:
-    """Refuse a board for whose family Vitis, which a hand-off is for, has no tools."""
+    """Refuse by an UnusableValueError a board for whose family Vitis, which a hand-off is for, has no tools."""
     if board.family not in VITIS_FAMILIES:
         problem = f"is for Vitis, which has no tools for the {board.family} of the {board.name}"
         raise UnusableValueError("hand_off", problem, "leave it out; <engine_summary> builds an engine for open tools")
@@ -46,7 +46,10 @@ def require_vitis(board: Board) -> None:
 def hand_off_files(
     plan: Plan, model: str, verdict: Sequence[str], streams: BestStreams | None = None
 ) -> dict[str, str]:
-    """Return the text of every file; ``verdict`` is what is known of the gain, ``streams`` how replicas fill it."""
+    """Return the text of every file.
+
+    ``verdict`` is what is known of the gain, and ``streams`` say how replicas fill the board.
+    """
     board, calls = plan.request.board, calls_in_order(plan)
     units = compute_units(plan.kernels, board, beside_arrays(plan.kernels, exchanged(calls)))
     copied = copiers(units, exchanged(calls))

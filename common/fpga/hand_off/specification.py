@@ -145,7 +145,10 @@ AVERAGED = "the plan counts pieces and words of the map from averages over its w
 
 
 def loop_cause(trips: ArrayTrips, product: MappedProduct) -> str:
-    """Return the cause, with the sums over the phases of what one takes; empty where both are within a tenth."""
+    """Return the cause, with the sums over the phases of what one takes; empty where both are within a tenth.
+
+    A phase lasts as long as the longest of its steps, results, pieces and words.
+    """
     ratio = trips.cycles / product.cycles
     if abs(ratio - 1) <= MOST_APART:
         return ""

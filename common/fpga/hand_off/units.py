@@ -157,7 +157,10 @@ class Copier:
 
 
 def copiers(units: Sequence[ComputeUnit], exchanged: Iterable[tuple[str, str]]) -> tuple[Copier, ...]:
-    """Return a copier for each streaming kernel and kernel of another kind that exchange tensors of one format."""
+    """Return a copier for each streaming kernel and kernel of another kind that exchange tensors of one format.
+
+    ``exchanged`` are the kernels that write and read a tensor.
+    """
     first = {kernel: members[0] for kernel, members in by_kernel(units).items()}
     found: dict[frozenset[str], Copier] = {}
     for writer, reader in exchanged:

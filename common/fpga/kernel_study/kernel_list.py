@@ -165,7 +165,10 @@ def stated_rows(kernel_list: KernelList) -> Iterator[KernelsRow]:
 
 
 def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator[KernelsCorrectedRow]:
-    """Yield a row per kernel and number format of the corrected list, with totals and the time at :func:`roof_of`."""
+    """Yield a row per kernel and number format of the corrected list, with totals and the time at the roof.
+
+    A ConfigurationError says that the board has no peak for a number format.
+    """
     for precision in kernel_list.precisions:
         roof = roof_of(ceilings, precision)
         for kernel in kernel_list.corrected.kernels:

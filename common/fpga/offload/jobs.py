@@ -20,8 +20,8 @@ class Job:
 
     key: JobKey  # kind and index; of the host, that of the first item
     resource: str
-    label: str
-    duration_us: float
+    label: str  # name of the item, option or tensor, for reports
+    duration_us: float  # time that it occupies its resource
     launch_us: float = 0.0  # part of the duration before a kernel works
     # Jobs that come first, each with a delay after its finish; a negative one waits for a part of that job
     after: list[tuple[int, float]] = field(default_factory=list)

@@ -53,7 +53,7 @@ class EngineType:
     """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time."""
 
     name: str
-    resources: Resources
+    resources: Resources  # of one instance
     spans_regions: bool  # whether an instance may be divided over several regions
     max_instances: int = 1
     # Which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host. ``engine``:
@@ -74,9 +74,9 @@ class Option:
 
     name: str
     covers: tuple[int, ...]  # indices of its items, ascending
-    engine: int
+    engine: int  # index of its engine type
     time_us: ThreePoint
-    launch_us: ThreePoint
+    launch_us: ThreePoint  # of one launch
     weight_bytes: int  # weights that stay in the card's memory from run to run
     # Whether it also reads a tensor that never is on the card, and that is no flow of the problem
     reads_host: bool = False

@@ -34,7 +34,7 @@ class PlannedKernel:
     flops: int  # as counted on the card
     moved_bytes: int  # between the chip and the card's memory
     power_w: ThreePoint  # of the card while the kernel works
-    energy_uj: ThreePoint
+    energy_uj: ThreePoint  # likewise
 
 
 def name_kernels(problem: Problem, assignment: Assignment) -> dict[str, tuple[KernelCall, ...]]:

@@ -36,7 +36,7 @@ class Request:
     """The request of a plan."""
 
     board: Board
-    precision: str
+    precision: str  # number format of the kernels
     launch_per: LaunchPer  # whether the host launches each group, or each phase on the card
     thresholds: Thresholds  # of the rule of thumb, a baseline
     given_speedups: Mapping[str, float]  # known speedups of kernels over the host, by kernel name

@@ -50,7 +50,8 @@ class Replica:
     """Engines that compute whole frames together, each working on another frame."""
 
     main: SystolicArray | OverlayEngine
-    beside: tuple[AttentionEngine | RowwiseEngine, ...]  # for what it does not compute
+    # Engines for what it does not compute: attention, and rows, pools and elements
+    beside: tuple[AttentionEngine | RowwiseEngine, ...]
     room: Resources
     in_region: int  # most replicas in one region, by which the memory's rate is divided
     # Memories that keep activations between calls, and those that keep weights

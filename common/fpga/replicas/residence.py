@@ -129,7 +129,10 @@ def pages_in(room: Resources) -> int:
 
 
 def memory_of(pages: int, room: Resources, bytes_per_cycle: float) -> Resources | None:
-    """Return blocks, UltraRAM first, with so many pages that read as much in a cycle as ports do; None if too few."""
+    """Return blocks with so many pages that read as much in a cycle as ports do; None where the room has too few.
+
+    UltraRAM comes first.
+    """
     if not pages:
         return Resources()
     least = ceil(8 * bytes_per_cycle / BLOCK_BITS)

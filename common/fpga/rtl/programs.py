@@ -15,7 +15,7 @@ def is_there(tool: str) -> bool:
 
 
 def require(tool: str) -> None:
-    """Refuse work that needs a tool, before it begins."""
+    """Refuse work that needs a tool, before it begins; PipelineError: the tool is missing."""
     if not is_there(tool):
         raise PipelineError(tool, "not found", "make rtl-tools installs it")
 

@@ -57,7 +57,7 @@ class OpenTools:
         return str(Path(found).absolute())  # it runs in the folder of the design
 
     def require(self, device: OpenDevice) -> None:
-        """Refuse a device for which a tool is missing."""
+        """Refuse a device for which a tool is missing, with the PipelineError of :meth:`command`."""
         for name in ("yosys", device.tools.router, device.tools.packer[0]):
             self.command(name)
 

@@ -49,7 +49,7 @@ def synthesize(design: Design) -> Cells:
 def synthesize_by_block(design: Design) -> Cells:
     """Return the cells of an array of a planned size in a minute: equal blocks are synthesised once, each by itself.
 
-    LUTs are upper bounds: nothing is simplified across the border of a block.
+    LUTs are upper bounds: nothing is simplified across the border of a block. Errors are those of :func:`synthesize`.
     """
     return synthesize_module(design.verilog(), design.name, kept="*systolic_block*")
 

@@ -120,6 +120,8 @@ class StreamingGemv(OnPorts):
     ) -> KernelEstimate:
         """Estimate ``products`` matrices of rows by columns in turn, each multiplied by ``vectors`` vectors.
 
+        The matrices are streamed: rows are results of one product, and columns are the length of its sums.
+
         Args:
             bytes_beside: other traffic of a fused group, through the vectors' ports.
 

@@ -328,7 +328,7 @@ def build_array(
     epilogue: Resources = NO_EPILOGUE,  # behind the products; by default sums leave as they are
     serves: Serves = "network",  # or one product, that the array is tuned for
 ) -> SystolicArray:
-    """Return an array of R x C x s with its resources; ``spans_regions`` if it may span super logic regions."""
+    """Return an array of R x C x s with its resources; ``spans_regions`` if it may span several super logic regions."""
     stalling = replace(ports, stall_share=models.timing.stall_share)
     most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
     per_cycle = stalling.bytes_per_cycle / stalling.word_cycles

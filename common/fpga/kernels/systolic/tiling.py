@@ -160,7 +160,7 @@ def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:
 
 def double_buffered_cycles(
     matmul: Matmul,
-    tile: Tile,
+    tile: Tile,  # of a full step; steps at the edges are smaller
     traffic: Operands,  # of one product, distributed over the steps by the size of their tiles
     step_cycles: Callable[[int, int, int], float],  # to compute a step, by its rows, columns and products per sum
     port_cycles: Callable[[float, float], float],  # to read and write at once, by bytes read and bytes written
@@ -246,8 +246,8 @@ def with_room_for(held: tuple[Buffer, ...], kept_bytes: float, room: Resources) 
     """Return the buffers with the operands' ones deep enough to keep so many bytes, as far as the room allows.
 
     Of all ways to put both into block RAM or UltraRAM, those that keep the most of ``kept_bytes`` come first, then the
-    one that takes the least share of either memory. ``room`` is the budget of the array, less what it needs beside
-    these two.
+    one that takes the least share of either memory. ``kept_bytes`` are those of the longest chain. ``room`` is the
+    budget of the array, less what it needs beside these two.
     """
     a, b, *others = held
     ways = [way for way in product(_ways(a), _ways(b)) if _share(way, room) <= MOST_OF_MEMORY]

@@ -19,8 +19,9 @@ class Passage:
         # Of each item on the host; NEVER if a call must compute it
         self.host = [NEVER if item.is_on_card else nanoseconds(item.host_us) for item in problem.items]
         offered = [problem.options[index] for index in options]
-        self.moving = frozenset(item for option in offered for item in option.covers)
-        self.call = [NEVER] * len(self.host)  # of its shortest call; 0 where a call may compute others too
+        self.moving = frozenset(item for option in offered for item in option.covers)  # items that a call may compute
+        # Of the shortest call of each item; 0 where a call may compute others too, NEVER without one
+        self.call = [NEVER] * len(self.host)
         for option in offered:
             call_ns = self.call_ns(option) if len(option.covers) == 1 else 0
             for item in option.covers:

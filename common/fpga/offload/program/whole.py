@@ -43,9 +43,10 @@ class WholeSearch:
     def __init__(self, problem: Problem, options: Sequence[int], budget: Spending) -> None:
         self.problem, self.options, self.budget = problem, options, budget
         self.scheduler = Scheduler(problem)
-        self.plan: Assignment | None = None
+        self.plan: Assignment | None = None  # the best so far
         passage = Passage(problem, self.scheduler.wiring, options)
-        self.finish_ns, self.bound_ns = NEVER, max(passage.done, default=0)
+        self.finish_ns = NEVER  # of this plan
+        self.bound_ns = max(passage.done, default=0)  # a lower bound of every plan's finish
         self.is_begun = self.is_bounded = False  # whether it has looked for a first plan, and for a bound
         self.is_divided = False  # whether it has equal branches
         self.is_assigned = False  # whether the best choices without an order are known

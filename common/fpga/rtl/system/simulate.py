@@ -66,6 +66,7 @@ def simulated_system(design: EngineDesign, timing: MemoryTiming, memory_bytes: i
     """Begin a system with a memory that stalls, by Verilator, whose link is a pair of pipes; end it at the end.
 
     Time passes in it while bytes of its link are under way, and it waits for the next byte without passing of time.
+    A PipelineError says that Verilator is missing, or failed.
     """
     with tempfile.TemporaryDirectory(prefix="system-") as name:
         folder = Path(name)
