@@ -60,8 +60,10 @@ def comparison_rows(
 
 def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings) -> bool:
     """Return whether both sides ran one model, whatever its nodes are called; refuse others that nobody asked for."""
-    before, after = (sorted(side.fingerprints.values()) for side in (baseline, candidate))
-    is_same = baseline.model_id == candidate.model_id or (bool(before) and before == after)
+    is_same = baseline.model_id == candidate.model_id
+    if not is_same:  # a look at the structure takes longer
+        before, after = (sorted(side.fingerprints.values()) for side in (baseline, candidate))
+        is_same = bool(before) and before == after
     is_same &= dict(baseline.dimensions) == dict(candidate.dimensions)
     if not is_same and not settings.is_across_models:
         both = f"{_model(baseline)} and {_model(candidate)}"
