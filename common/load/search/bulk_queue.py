@@ -126,7 +126,7 @@ class _Queues:
         self.load = load_factor(rate, service, sessions)
         self.variability = 1 / self.most + float(full.var() / full.mean() ** 2)  # of arrivals of batches, and of calls
         # The first waits are as in heavy traffic (Kingman 1962, On queues in heavy traffic, J. R. Stat. Soc. B 24).
-        mean_s = self.variability * full.mean() / sessions / (2 * (1 - self.load))
+        mean_s = self.variability * (full.mean() / sessions) / (2 * (1 - self.load))
         first_s = np.where(self.random.random(count) < self.load, self.random.exponential(mean_s, count), 0.0)
         self.free_s = np.tile(first_s, (sessions, 1))
         self.came_s, self.held = np.zeros(count), np.ones(count, dtype=np.int64)
