@@ -56,8 +56,8 @@ def _with_float(one: onnx.AttributeProto) -> bool:
 def _border(view: View, graph: onnx.GraphProto) -> bool:
     """Cast inputs after they come, and outputs before they go; return whether any was in fp16."""
     defaults = {tensor.name for tensor in graph.initializer}
-    halves = [(value, values is graph.output) for values in (graph.input, graph.output) for value in values]
-    halves = [(value, is_output) for value, is_output in halves if _of_half(value)]
+    halves = [(value, False) for value in graph.input if _of_half(value)]
+    halves += [(value, True) for value in graph.output if _of_half(value)]
     for value, is_output in halves:
         if not is_output and value.name in defaults:
             value.type.tensor_type.elem_type = FLOAT
