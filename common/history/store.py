@@ -112,7 +112,12 @@ class RecordFile:
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
-        """Yield a connection; what cannot be opened or used is a PipelineError."""
+        """Yield a connection.
+
+        Raises:
+            UpstreamError: there is no file to read.
+            PipelineError: the file is no history, or cannot be used.
+        """
         try:
             is_there = self._require_regular()
             if not is_there and not is_writing:

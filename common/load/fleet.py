@@ -70,7 +70,11 @@ class ModelTask:
     bound: Bound | None = None  # what to search first; None to run as asked
 
     def measured(self) -> LoadFleetRow:
-        """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason."""
+        """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
+
+        Raises:
+            KeyboardInterrupt: a signal ended it.
+        """
         with _alone_on_this_host(), self._file() as path:
             try:
                 figures = self._measured(path)
@@ -94,7 +98,11 @@ class ModelTask:
             yield Path(folder, self.path.name)
 
     def served(self, path: Path) -> ServedModel:
-        """Return the model of a file with the task's dimensions and random inputs, unless it cannot be served."""
+        """Return the model of a file with the task's dimensions and random inputs.
+
+        Raises:
+            PipelineError: it cannot be served.
+        """
         return served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
 
     def _measured(self, path: Path) -> Fields:
@@ -125,7 +133,11 @@ class ModelTask:
         return replace(self.shape, options=replace(self.shape.options, threads=count))
 
     def _best(self, model: ServedModel, bound: Bound) -> ModelTask:
-        """Search the best configuration on this host; return the task with it."""
+        """Search the best configuration on this host; return the task with it.
+
+        Raises:
+            KeyboardInterrupt: a signal ended the search.
+        """
         own = self.shape
         processors = usable_threads(own.options.threads or None)
         aim, host = (bound.p99_us, bound.budget_s, bound.batch_max), (processors, None, self.demand.seed)

@@ -90,7 +90,11 @@ def load_alone_and_together(main: Harness, other: Harness) -> Interference:
 
 
 def measure_interference(loads: Loads) -> RoundsByState:
-    """Load two services alone and together in turn, until a signal comes after a round; only whole rounds count."""
+    """Load two services alone and together in turn, until a signal comes; only whole rounds count.
+
+    Raises:
+        KeyboardInterrupt: the signal came in the first round.
+    """
     states = {(role, state): Rounds() for role in ROLES for state in (ALONE, TOGETHER)}
     for index in range(ROUNDS):
         try:

@@ -46,7 +46,11 @@ class Dashboard:
 
 
 def dashboard_at(address: str, token_file: Path) -> Dashboard:
-    """Return the dashboard of an address, with the token in a file, if both can be used."""
+    """Return the dashboard of an address, with the token in a file.
+
+    Raises:
+        UnusableValueError: one of them cannot be used.
+    """
     if "#" in address:
         problem = "holds a token, which others on this host can read"
         raise UnusableValueError("post", problem, "leave out what begins with #; <post_token> is the file to read")
@@ -119,7 +123,7 @@ class TelemetryClient:
         self.sent_count = self.lost_count = 0  # messages that the dashboard took, and whose requests it lacks
 
     def __enter__(self) -> TelemetryClient:
-        """Ask the dashboard whether it takes messages, and begin if it does."""
+        """Ask the dashboard whether it takes messages, and begin; UnusableValueError: it does not take them."""
         problem, remedy = self._posted({"model": self._model})
         if problem:
             raise UnusableValueError("post", f"{self._dashboard.host}:{self._dashboard.port}: {problem}", remedy)

@@ -65,7 +65,11 @@ class History:
         self.whole: dict[str, float | None] = {}
 
     def add(self, time_s: float, durations_ns: Samples, gauges: Figures) -> None:
-        """Enter the runs and the gauges of a second, if the database takes them; called from one thread."""
+        """Enter the runs and the gauges of a second; called from one thread.
+
+        Raises:
+            PipelineError: the database does not take them.
+        """
         second = Histogram()
         second.add(durations_ns)
         self._all.merge(second)

@@ -40,7 +40,10 @@ class Store:
     """One database, used by the threads of one process; several processes may share the file.
 
     Who reads has a connection of its own, so that an answer does not wait for the writer. A missing file is made,
-    readable by its owner alone; one that is something else is refused.
+    readable by its owner alone.
+
+    Raises:
+        PipelineError: it cannot be made, or is something else.
     """
 
     def __init__(self, path: Path) -> None:

@@ -184,7 +184,10 @@ def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
 
 
 def wake_ups(traced: Samples) -> Samples:
-    """Return the extra time of the first node (row) in each block, in µs, in its own fastest round."""
+    """Return the extra time of the first node (row) in each block, in µs, in its own fastest round.
+
+    All nodes of a chain are equal. Between two runs the threads of the pool sleep, and the first node wakes them.
+    """
     return fastest(traced[0]) - typical(traced)
 
 

@@ -64,7 +64,8 @@ class Sampler:
         self._slow = [sensor for sensor in self.sensors if sensor.period_s > self._period_s]
         self._due_s = [-math.inf] * len(self._slow)
         self._earliest_s = -math.inf
-        self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by sensor: how many, and the last message alone
+        # By sensor: how many, and the last message alone, because a sampler may run for days.
+        self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         self._faults: list[str] = []
         self._more_faults = 0
         self._start_s = self._last_s = 0.0

@@ -181,7 +181,11 @@ def _expect(test: Any, scenario: str, service: Service, policy: BatchPolicy, rat
 
 
 def results(folder: Path) -> dict[str, str | float | bool]:
-    """Return what LoadGen's log says of its result, if it wrote one: validity, rules, percentiles in ns."""
+    """Return what LoadGen's log says of its result: validity, rules, percentiles in ns.
+
+    Raises:
+        PipelineError: it wrote none.
+    """
     try:
         lines = (folder / DETAIL).read_text(encoding="utf-8").splitlines()
     except OSError as error:

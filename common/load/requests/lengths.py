@@ -32,7 +32,10 @@ class Lengths:
         """Return the distribution that a text such as ``lognormal:64,0.8,512`` names.
 
         Args:
-            quantity: the setting that it is the value of, which is refused if it names none.
+            quantity: the setting that it is the value of.
+
+        Raises:
+            UnusableValueError: it names none, or one without a length between 1 and its longest.
         """
         kind, _, parameters = text.partition(":")
         try:

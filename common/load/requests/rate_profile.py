@@ -43,7 +43,11 @@ class RateProfile:
 
     @classmethod
     def of(cls, steps: Iterable[tuple[float, float, float]]) -> RateProfile:
-        """Return the profile of durations in s, each with the rates at its begin and end, if any request comes."""
+        """Return the profile of durations in s, each with the rates at its begin and end.
+
+        Raises:
+            UnusableValueError: no request comes.
+        """
         profile = cls(tuple(RateStep(*step) for step in steps))
         if not profile.expected_count:
             raise UnusableValueError("profile", "no request comes: every rate is 0", "give a rate above 0")

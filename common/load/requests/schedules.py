@@ -46,7 +46,11 @@ class Bursts:
 
     @classmethod
     def parse(cls, text: str) -> Bursts:
-        """Return the bursts of ``PEAK,SHARE,SECONDS``, if these are three numbers that make bursts."""
+        """Return the bursts of ``PEAK,SHARE,SECONDS``.
+
+        Raises:
+            UnusableValueError: these are no three numbers, or they make no bursts.
+        """
         try:
             peak, share, mean_s = map(float, text.split(","))
         except ValueError:
@@ -122,7 +126,11 @@ def profiled(profile: RateProfile, seed: int | None) -> Arrivals:
 
 
 def _require_count(rate_hz: float, duration_s: float, quantities: str = "rate, duration") -> int:
-    """Return how many requests to expect; refuse more than memory holds."""
+    """Return how many requests to expect.
+
+    Raises:
+        UnusableValueError: the rate or the time is no finite number above 0, or memory does not hold the requests.
+    """
     if not (math.isfinite(rate_hz) and rate_hz > 0):
         raise UnusableValueError("rate", f"{rate_hz:g} requests/s", "it takes a finite number above 0")
     if not (math.isfinite(duration_s) and duration_s > 0):

@@ -76,7 +76,11 @@ class HostedService:
         self.worker_count = len(self._places)
 
     def run(self, worker: int, batch: Batch) -> Sequence[int]:
-        """Let the worker's process serve a batch; return what its stages took there in ns."""
+        """Let the worker's process serve a batch; return what its stages took there in ns.
+
+        Raises:
+            PipelineError: the run fails there, or the process is gone.
+        """
         host, index = self._places[worker]
         pipe = host.workers[index]
         with self._turns[worker]:  # the thread of a call that was given up still waits for its answer

@@ -77,12 +77,21 @@ class ServedModel:
         return {"served_model": self.path.name, "endpoint": None, **self.side_work.figures}
 
     def with_side_work(self, images: Path | None, normalization: str, top_k: int | None) -> ServedModel:
-        """Return the model with requests that bring images of a folder or file, and are answered by top classes."""
+        """Return the model with requests that bring images of a folder or file, and are answered by top classes.
+
+        Raises:
+            UnusableValueError: the images or the model's inputs do not go together.
+        """
         bring = image_requests(images, self.bound.graph, normalization) if images else None
         return replace(self, side_work=SideWork(bring, TopClasses(top_k) if top_k else None))
 
     def service(self, shape: SessionShape, *, is_hosted: bool = False) -> SessionService | HostedService:
-        """Create sessions that answer requests, in other processes where they need them or if asked."""
+        """Create sessions that answer requests, in other processes where they need them or if asked.
+
+        Raises:
+            PipelineError: the runtime refuses the model.
+            UnusableValueError: it does not do what is asked of it.
+        """
         plan = ServicePlan(self.path, shape.settings, self.samples, self.variable, shape.replicas, self.side_work)
         return open_service(plan, shape.concurrency, is_hosted=is_hosted)
 

@@ -27,7 +27,7 @@ class TopClasses:
     stages = ("postprocess",)
 
     def answered(self, outputs: Sequence[object], request_count: int) -> tuple[int]:
-        """Make the answers of a batch, and return what that took in ns."""
+        """Make the answers of a batch, and return what that took in ns; errors are those of :func:`top_classes`."""
         begin_ns = time.perf_counter_ns()
         scores = outputs[0]
         if not isinstance(scores, np.ndarray):
@@ -37,7 +37,11 @@ class TopClasses:
 
 
 def top_classes(scores: Array, count: int) -> tuple[Array, Array]:
-    """Return the classes with the highest scores of each row, and their probabilities by softmax, highest first."""
+    """Return the classes with the highest scores of each row, and their probabilities by softmax, highest first.
+
+    Raises:
+        UnusableValueError: these are no rows of at least so many numbers.
+    """
     is_row = scores.ndim >= 2 and all(size == 1 for size in scores.shape[2:])  # some end with a map of one pixel
     if not is_row or scores.shape[1] < count or scores.dtype.kind != "f":
         raise _no_scores(count, f"{scores.dtype} of shape {list(scores.shape)}")

@@ -1,8 +1,9 @@
 """NVIDIA GPUs through NVML (package ``nvidia-ml-py``): power and state.
 
-The energy counter exists from Volta on, counts mJ and is updated every 20 to 100 ms. Sampled power is an average over
-up to a second, which the driver chooses, so it blurs short runs. The driver updates the other quantities a few times a
-second, and they are read no more often. What a device does not support is left out; it is never zero.
+Power is that of the energy counter, else sampled. The counter exists from Volta on, counts mJ and is updated every 20
+to 100 ms. Sampled power is an average over up to a second, which the driver chooses, so it blurs short runs. The driver
+updates the other quantities a few times a second, and they are read no more often. What a device does not support is
+left out; it is never zero.
 """
 
 from __future__ import annotations
