@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,7 +54,7 @@ class Calibration:
             extra_options={"symmetric": False},
         )
         for feeds in self.feeds:  # one run at a time: it keeps all activations of the runs that it gets together
-            calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter([feeds]), None)))
+            calibrator.collect_data(_OneRun(feeds))
         save_tensors_data(calibrator.compute_data(), path)
 
     def smoothed(self) -> Calibration:
@@ -81,3 +79,13 @@ class Calibration:
 def _number(entry: Any) -> float:
     """Return a number of the file, in which an array of one element is a list."""
     return float(np.ravel(entry["data"] if isinstance(entry, dict) else entry)[0])
+
+
+class _OneRun:
+    """One run, as a calibrator takes it: it asks for the next feeds until there are none."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds: Iterator[Feeds] = iter([feeds])
+
+    def get_next(self) -> Feeds | None:
+        return next(self._feeds, None)
