@@ -101,8 +101,9 @@ def padded_length(demand: Demand, arrivals: Arrivals | None, buckets: tuple[int,
     given = None if arrivals is None else arrivals.lengths
     if length_dim is None:
         named = {"lengths": demand.lengths is not None, "replay": given is not None, "buckets": bool(buckets)}
-        for quantity in (quantity for quantity, has_lengths in named.items() if has_lengths):
-            raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
+        for quantity, has_lengths in named.items():
+            if has_lengths:
+                raise UnusableValueError(quantity, "has lengths", "name the dimension that they are of: <length_dim>")
         return 0
     if demand.lengths is None and given is None:
         remedy = "give <lengths>, or <replay> FILE with a time in s and a length per line"
