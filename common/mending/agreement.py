@@ -1,4 +1,4 @@
-"""Whether a mended model returns what the given one returns, within what its number format can hold."""
+"""The measured model, and whether the mended one returns what it returns, within what its number format can hold."""
 
 from __future__ import annotations
 

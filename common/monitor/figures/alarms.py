@@ -15,11 +15,11 @@ from common.monitor.figures.figure_names import is_known
 class Alarm:
     """A threshold: an alarm is active once its figure has been above it, or below it, for a time."""
 
-    name: str
+    name: str  # what the page shows
     figure: str  # what is compared; of a figure with several places, the worst place counts
-    above: float | None
-    below: float | None
-    for_s: float
+    above: float | None  # the alarm is active while the figure is above this; None: not by this side
+    below: float | None  # the same on the other side
+    for_s: float  # how long it must be so
     meaning: str  # what it says about the service
 
     def is_beyond(self, value: float) -> bool:
