@@ -47,7 +47,7 @@ class Estimate:
 
 
 def percentile(samples: Samples, quantile: float, least_factor: float = 1.0) -> Estimate:
-    """Estimate a quantile of a series in its order, whose neighbours may depend on each other.
+    """Estimate a quantile, from 0 to 1, of a series in its order, whose neighbours may depend on each other.
 
     See :func:`ordered_percentile`, and :class:`common.latency.dependence.Dependence` for the least factor.
     """
@@ -65,7 +65,7 @@ def quantile_factor(series: Dependence, quantile: float) -> float:
 
 
 def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -> Estimate:
-    """Estimate a quantile of sorted samples with distribution-free limits (:func:`limit_ranks`).
+    """Estimate a quantile, from 0 to 1, of sorted samples with distribution-free limits (:func:`limit_ranks`).
 
     The limits are those of as many independent samples as say as much, by the variance factor of the share beyond the
     quantile. A limit is None where these are too few; all is None where even independent samples would be.
@@ -77,7 +77,7 @@ def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -
 
 
 def dependent_ranks(count: int, quantile: float, factor: float) -> tuple[int, int | None]:
-    """Return the ranks of the samples that limit a quantile of dependent samples; see :func:`limit_ranks`.
+    """Return the ranks of the samples that limit a quantile of ``count`` dependent samples; see :func:`limit_ranks`.
 
     The limits are those of fewer independent samples, by the variance factor of the share beyond the quantile. Each of
     these stands for as many of the series, by size: a lower limit is the smallest of those, an upper one the largest.

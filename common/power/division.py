@@ -45,10 +45,10 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class RunEnergy:
-    """Energy of one run in µJ: the total, its division, and an interval of each node's; None or NaN is unknown."""
+    """Energy of one run in µJ: the total, its division, and an interval of each node's."""
 
-    total: BoundedValue | None
-    division: Division
+    total: BoundedValue | None  # None where it is unknown
+    division: Division  # of each node by cause; NaN throughout where no node's work is known
     low_uj: Vector
     high_uj: Vector
     # Positions of the nodes whose work is not fully known. They get the mean power of the other nodes.
@@ -84,7 +84,12 @@ def divide(dynamic: DynamicEnergy, static_uj: Vector, total_uj: float) -> Divisi
 
 
 def require_static_within(static_power: BoundedValue, average_power: BoundedValue) -> None:
-    """Refuse a static power above the average power, of which it is a part; the error names a given one."""
+    """Refuse a static power above the average power, of which it is a part.
+
+    Raises:
+        PipelineError: it is above.
+        UnusableValueError: it is, and one of the two was given; the error names its setting.
+    """
     if static_power.likely <= average_power.likely:
         return
     problem = (

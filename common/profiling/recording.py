@@ -150,7 +150,10 @@ def _notes(trace: Trace, warmup: int, providers: Sequence[str]) -> Iterator[str]
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
-    """Refuse a trace, of the file ``path``, with nodes that the graph lacks, or has with another operator."""
+    """Refuse a trace, of the file ``path``, with nodes that the graph lacks, or has with another operator.
+
+    The PipelineError names them.
+    """
     known = {(node.name, node.op_type) for node in executed.nodes}
     strangers = [node.name for node in trace.nodes.values() if (node.name, node.op_type) not in known]
     if strangers:
@@ -159,7 +162,10 @@ def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
 
 
 def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:
-    """Refuse an executed graph whose inputs or outputs are not those of the model that it was made from."""
+    """Refuse an executed graph whose inputs or outputs are not those of the model that it was made from.
+
+    The PipelineError names those that only one of them has.
+    """
     differing = {"input": _inputs(executed) ^ _inputs(model), "output": {*executed.outputs} ^ {*model.outputs}}
     for kind, names in differing.items():
         if names:
@@ -172,7 +178,10 @@ def _inputs(graph: Graph) -> set[str]:
 
 
 def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Refuse a trace, of the file ``path``, in which an input or output of the model has another shape."""
+    """Refuse a trace, of the file ``path``, in which an input or output of the model has another shape.
+
+    The PipelineError says that the recorded sizes are to be given.
+    """
     ends = {*model.outputs, *_inputs(model)}
     for name, traced in _traced_shapes(executed, trace):
         bound = model.tensors[name].shape if name in ends else None
@@ -184,7 +193,11 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
 
 
 def require_sizes_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Refuse a trace where half or more of the comparable contractions wrote other sizes: exporters reuse names."""
+    """Refuse a trace where half or more of the comparable contractions wrote other sizes: exporters reuse names.
+
+    Raises:
+        PipelineError: they did.
+    """
     compared = [*_written_contractions(model, executed, trace)]
     strange = [entry for entry in compared if prod(entry[1]) != prod(entry[2])]  # a fused node may have another rank
     if strange and 2 * len(strange) >= len(compared):

@@ -11,7 +11,7 @@ WRITES_OVER = COPIES | POINTWISE | RESHAPES
 
 
 def require_memory(model: object, graph: Graph) -> None:
-    """Refuse a graph whose activations do not fit into free memory; the error names the node where most are alive."""
+    """Refuse a graph whose activations do not fit into free memory; the PipelineError names where most are alive."""
     needed, node = peak_activation_bytes(graph)
     free = free_bytes()
     if free is not None and needed > free:

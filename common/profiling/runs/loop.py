@@ -40,7 +40,7 @@ class Budget:
     duration_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a warm-up beyond the stored runs: later runs could not be distinguished from it."""
+        """Refuse a warm-up beyond the stored runs by an UnusableValueError: later runs could not be told from it."""
         if self.warmup >= CAPACITY:
             raise UnusableValueError("warmup", f"{self.warmup} is not below {CAPACITY:,}", "give fewer runs")
 

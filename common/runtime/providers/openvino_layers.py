@@ -155,8 +155,11 @@ def count_layers(
 ) -> LayerCounters:
     """Run a model, the provider's graph of static input shapes, with OpenVINO's counters on.
 
-    At least one run of warm-up comes before. ``beside`` is called and timed after each run, so that both see the same
-    machine. PipelineError: OpenVINO refuses the model or fails to run it.
+    OpenVINO gets as many ``threads`` as the provider. At least one run of warm-up comes before. ``beside`` is called
+    and timed after each run, so that both see the same machine.
+
+    Raises:
+        PipelineError: OpenVINO refuses the model or fails to run it.
     """
     settings = {**AS_PROVIDER, "INFERENCE_NUM_THREADS": str(threads), "PERF_COUNT": "YES"}
     with ExitStack() as stack:
