@@ -39,7 +39,7 @@ def run_facts(tables: Tables, summary: LatencySummaryDocument | None, processor_
     return {
         "latency_summary": {**summary, **_session(summary, processor_count)} if summary else {},
         "run_latency": _early(summary, runs) if summary else {},
-        "host_samples": {**_clocks(samples), **({"unused_gpu": gpu} if gpu and is_on_processor else {})},
+        "host_samples": {**_clocks(samples), **({"unused_gpu": gpu} if gpu is not None and is_on_processor else {})},
         "os_events": _faults(runs, tables.get("os_events", ())),
         "run_disturbances": _slow_runs(runs, tables.get("run_disturbances", ())),
     }

@@ -39,8 +39,8 @@ def quiet_tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
     except (PipelineError, ImportError, MemoryError):
         raise
     except Exception as error:  # the tools raise what they like
-        is_full = shutil.disk_usage(folder).free < LEAST_FREE_BYTES
-        if is_full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        says_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        if says_full or shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
         reason = reason_of(error) or type(error).__name__
         raise PipelineError(subject, f"{problem} ({reason})") from error
