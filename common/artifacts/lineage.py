@@ -63,7 +63,11 @@ def require_fresh(
 
 
 def _has_sidecar(file: Path, name: str, remedy: str) -> bool:
-    """Return whether the sidecar of a table from which an artifact was made is here; no file may have that name."""
+    """Return whether the sidecar of a table from which an artifact was made is here.
+
+    Raises:
+        UpstreamError: no file can have that name.
+    """
     try:
         return provenance.sidecar(file.parent / name).is_file()
     except (OSError, ValueError) as error:

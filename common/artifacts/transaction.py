@@ -65,7 +65,11 @@ class Transaction(TypedWriter):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Put everything in place, or drop it if the block raised, and release the folder; PipelineError: full disk."""
+        """Put everything in place, or drop it if the block raised; then release the folder.
+
+        Raises:
+            PipelineError: the disk is full, or the folder cannot be written.
+        """
         with self._stack:
             if kind is None:
                 with self._reporting():
