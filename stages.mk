@@ -184,7 +184,7 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/array_models.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
     common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
@@ -236,7 +236,7 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_models.py \
     common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
     common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
     common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
@@ -389,7 +389,7 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_models.py \
     common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/loading.py \
     common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
     common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
@@ -424,7 +424,7 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
     common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/resources.py \
     common/fpga/kernels/estimate.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/loading.py \
+    common/fpga/kernels/systolic/array_models.py common/fpga/kernels/systolic/loading.py \
     common/fpga/kernels/systolic/phases.py common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py \
     common/fpga/rtl/engine/arithmetic.py common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py \
     common/fpga/rtl/engine/design.py common/fpga/rtl/engine/fabric.py common/fpga/rtl/engine/memory_timing.py \
@@ -557,7 +557,7 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/array_models.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/loading.py common/fpga/kernels/systolic/phases.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
     common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \

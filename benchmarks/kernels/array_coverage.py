@@ -40,7 +40,7 @@ from benchmarks.kernels.overlay_fit import CONFIGS
 from benchmarks.kernels.published import Closure, attention_shares, closures, designs
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import closing
-from common.fpga.kernels.systolic.array_resources import SERVES, FloatLogic, Serves
+from common.fpga.kernels.systolic.array_models import SERVES, FloatLogic, Serves
 
 SCOPES: tuple[Scope, ...] = ("array", "design")
 WANTED_WIDTH, WANTED_SHARE = 2.5, 0.8  # high / low of an interval of resources, and what it should hold

@@ -25,7 +25,7 @@ from common.fpga.engine_catalogue import array_ports
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
-from common.fpga.kernels.systolic.array_resources import PORT_BITS, FloatLogic, Serves
+from common.fpga.kernels.systolic.array_models import PORT_BITS, FloatLogic, Serves
 from common.fusion.groups import fuse
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from benchmarks.kernels.array_designs import Counted, Rates, Timed
 from benchmarks.kernels.overlay_fit import Prior
-from common.fpga.kernels.systolic.array_resources import FloatLogic
+from common.fpga.kernels.systolic.array_models import FloatLogic
 
 # Steps of the search, around what the overlay's fit believes: shares of the cycles, cycles of a call.
 SHARES, CALLS = tuple(0.80 + 0.01 * step for step in range(21)), tuple(range(100, 3001, 100))

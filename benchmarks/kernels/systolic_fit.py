@@ -21,7 +21,7 @@ import yaml
 
 from benchmarks.process import ROOT
 from common.files.configuration import Section
-from common.fpga.kernels.systolic.array_resources import ResourceModels, cell_resources, dsp_count, read_systolic, terms
+from common.fpga.kernels.systolic.array_models import ResourceModels, cell_resources, dsp_count, read_systolic, terms
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.synthesize import Cells, synthesize
 from common.messages.errors import PipelineError

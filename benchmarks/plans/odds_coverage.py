@@ -26,7 +26,7 @@ from benchmarks.kernels.coverage import Band, band_of
 from benchmarks.kernels.overlay_held_out import comparisons
 from benchmarks.kernels.zoo_networks import architecture
 from common.files.configuration import TRUST, Section
-from common.fpga.kernels.systolic.array_resources import Serves
+from common.fpga.kernels.systolic.array_models import Serves
 from common.fpga.speedup.draws import Draws, Values
 from common.intervals import ThreePoint
 

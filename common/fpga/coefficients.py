@@ -9,7 +9,7 @@ from pathlib import Path
 from common.files.configuration import Section
 from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
-from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic
+from common.fpga.kernels.systolic.array_models import ResourceModels, read_systolic
 from common.fpga.speedup.energy import CardEnergy, read_card_energy
 from common.intervals import ThreePoint
 

@@ -25,7 +25,7 @@ from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray, build_array
-from common.fpga.kernels.systolic.array_resources import Serves, dsp_count
+from common.fpga.kernels.systolic.array_models import Serves, dsp_count
 from common.fpga.kernels.systolic.epilogue import FusedProduct, epilogue, fused_products
 from common.fpga.kernels.systolic.tiling import Tile
 from common.fpga.kernels.team import Team, shared

@@ -32,7 +32,7 @@ from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
-from common.fpga.kernels.systolic.array_resources import dsp_count
+from common.fpga.kernels.systolic.array_models import dsp_count
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.fpga.kernels.systolic.tiling import Tile
 from common.fpga.replicas.frame import Frame

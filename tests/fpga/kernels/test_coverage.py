@@ -23,7 +23,7 @@ from benchmarks.kernels.array_designs import (
 )
 from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, band_of, held, left_out, narrowest, spread_of
 from benchmarks.kernels.published import OPENED, closures, designs, generic_figures, network_figures
-from common.fpga.kernels.systolic.array_resources import Serves
+from common.fpga.kernels.systolic.array_models import Serves
 
 
 def test_band_by_hand() -> None:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.kernels import systolic_fit
 from common.files.configuration import Section
 from common.fpga.kernels.systolic.array import fold_cycles
-from common.fpga.kernels.systolic.array_resources import read_systolic
+from common.fpga.kernels.systolic.array_models import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.simulate import ArrayProduct, simulate

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, TimeScatter, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
-from common.fpga.kernels.systolic.array_resources import ArrayTiming, ResourceModels, Serves, array_resources
+from common.fpga.kernels.systolic.array_models import ArrayTiming, ResourceModels, Serves, array_resources
 from common.fpga.kernels.systolic.loading import Lanes
 from common.fpga.kernels.systolic.phases import Oriented, Phases
 from common.fpga.kernels.systolic.tiling import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
-from common.fpga.kernels.systolic.array_resources import array_resources
+from common.fpga.kernels.systolic.array_models import array_resources
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from tests.support.kernels.dataflow_kernels import COSTS, task_of

@@ -16,7 +16,7 @@ from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.estimate import TimeScatter, widened
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray, build_array, fold_cycles
-from common.fpga.kernels.systolic.array_resources import (
+from common.fpga.kernels.systolic.array_models import (
     SERVES,
     ArrayTiming,
     ClockClosure,
