@@ -76,7 +76,11 @@ def path_in(folder: Path) -> Path:
 
 
 def settle(folder: Path) -> None:
-    """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on."""
+    """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on.
+
+    Raises:
+        PipelineError: the folder cannot be read or written.
+    """
     with reporting(folder):
         while _exists(path_in(folder)):
             try:
@@ -87,7 +91,11 @@ def settle(folder: Path) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Complete a commit that was cut short, and drop what a killed stage left; a stage that runs is left alone."""
+    """Complete a commit that was cut short, and drop what a killed stage left; a stage that runs is left alone.
+
+    Raises:
+        PipelineError: the folder cannot be read or written.
+    """
     with reporting(folder), contextlib.suppress(_HeldError), _locked(folder):
         _clear(folder)
 

@@ -29,14 +29,23 @@ class GivenModel:
 
 
 def given_model(settings: Settings, text: str | None = None, flag_name: str = "--model") -> GivenModel:
-    """Return the model of ``--model``, or the one that another flag names; it takes the same sizes and inputs."""
+    """Return the model of ``--model``, or the one that another flag names; it takes the same sizes and inputs.
+
+    Raises:
+        PipelineError: there is no such file.
+    """
     path = model_path(settings.model if text is None else text, flag_name)
     files = {name: Path(file) for name, file in settings.input}
     return GivenModel(path, dict(settings.dim), configured_bindings(settings.config, path), files)
 
 
 def model_path(text: str | None, flag_name: str = "--model") -> Path:
-    """Path of a model file: the text itself, the decoder in that folder, else that name in ``models/``."""
+    """Path of a model file: the text itself, the decoder in that folder, else that name in ``models/``.
+
+    Raises:
+        CommandLineError: there is no text.
+        PipelineError: there is no such file.
+    """
     if text is None:
         raise CommandLineError(flag_name, "names no model", f"give {KINDS_OF_MODEL}")
     with contextlib.suppress(OSError):  # a name too long for the file system
@@ -53,7 +62,11 @@ def model_path(text: str | None, flag_name: str = "--model") -> Path:
 
 
 def phase_of(tables: Folder) -> list[PhaseWorkRow]:
-    """Return the work of the phase that the tables read so far are of, part by part; nothing for other models."""
+    """Return the work of the phase that the tables read so far are of, part by part; nothing for other models.
+
+    Raises:
+        UpstreamError: the phases cannot be read, or none is of these tables.
+    """
     if not tables.has("phase_work"):
         return []
     from common.artifacts.frames import records

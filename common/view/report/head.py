@@ -157,5 +157,7 @@ def _load(summary: LoadSummaryDocument | None) -> list[KeyFigure]:
 
 def _design(points: Sequence[DesignPointsRow]) -> list[KeyFigure]:
     products = [(edp, point["design"]) for point in points if (edp := point["edp_pj_cycles"]) is not None]
-    best = sorted(products, key=itemgetter(0))[:1]
-    return [KeyFigure("Best accelerator", design, f"EDP {edp:.4e} pJ·cycles", "design") for edp, design in best]
+    if not products:
+        return []
+    edp, design = min(products, key=itemgetter(0))
+    return [KeyFigure("Best accelerator", design, f"EDP {edp:.4e} pJ·cycles", "design")]

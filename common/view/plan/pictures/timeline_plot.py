@@ -118,7 +118,7 @@ def _draw_lane(axes: Axes, place: float, rows: pd.DataFrame, end_us: float) -> N
     bars = join(rows, JOIN_SHARE * width_ms * 1e3)
     edge = THINNEST_POINTS if len(bars) == 1 else 0.0  # keeps a lone sliver in sight; beside others it would cover them
     for activity, shown in sorted(bars.items()):
-        extents, colour = [bar[:2] for bar in shown], ACTIVITIES[activity][0]
+        extents, colour = [(bar.start_ms, bar.length_ms) for bar in shown], ACTIVITIES[activity][0]
         drawn = axes.broken_barh(extents, spot, color=colour, linewidth=edge, snap=False)  # thin bars mix, none wins
         mark(drawn, (bar.items for bar in shown))
     busy_us = float((rows["interval_finish_us"] - rows["interval_start_us"]).sum())
