@@ -101,7 +101,10 @@ def scales(graph: SourceGraph) -> frozenset[str]:
 def bytes_by_role(
     tensors: Iterable[BorderTensor], precision: str, kept: Set[str] = frozenset()
 ) -> dict[BorderRole, int] | None:
-    """Return the bytes across a border on the card by role, or None if unknown; ``kept`` tensors have the file's."""
+    """Return the bytes that cross a border on the card, by role; None where a size is unknown.
+
+    The tensors in ``kept`` have as many bytes as in the file.
+    """
     role_bytes: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
     for tensor in tensors:
         is_kept = tensor.tensor in kept

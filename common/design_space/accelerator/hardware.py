@@ -154,8 +154,8 @@ class RtlCosts:
 class RtlErrors:
     """Least and most of measured over counted cycles: nine in ten layers that took no part in the fit are between."""
 
-    window: tuple[float, float]
-    product: tuple[float, float]
+    window: tuple[float, float]  # of convolutions
+    product: tuple[float, float]  # of matrix products
 
 
 @dataclass(frozen=True, slots=True)
