@@ -13,9 +13,10 @@ answer (closed loop). Then only a few requests show such a stop.
 With --images each request brings an encoded image. Decoding, resizing and normalizing it are stages of its call, which
 are timed separately. So is finding the --top-k classes. On a GPU, the copies to and from it are stages as well.
 
-A load is `failing` if more than --max-error-share of the requests fail. It is an `overload` if its queue grows, or if
-more than that are rejected or not served. It is `invalid` if the generator's own delays make more than 10 % of the
-latency. Only a `valid` load has percentiles; there a failed request counts with the time that its caller waited.
+A load is `failing` if a larger share of requests than --max-error-share fails. It is an `overload` if its queue grows,
+or if a larger share than that is rejected or not served. It is `invalid` if the generator's own delays make more
+than 10 % of the latency. None of these has percentiles. In those of a `valid` load, a failed request counts with the
+time that its caller waited.
 
 The exit code is 4 if more than --max-error-share of the requests get no answer, or fewer than --min-goodput per second
 get one within --goodput-bound.

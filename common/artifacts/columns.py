@@ -138,7 +138,10 @@ _text("source_node", "Node of the model file, by its name there; a node without 
 _text("executed_node", "Node of the graph that ONNX Runtime executed; `(gap)` is the time between nodes")
 _text("op_type", "Kind of operator")
 _text("domain", "Operator set; empty is ai.onnx")
-_text("provider", "Execution provider that ran the node; of a profile from elsewhere, the program that recorded it")
+_text(
+    "provider",
+    "ONNX Runtime execution provider that ran the node; of a profile from elsewhere, the program that recorded it",
+)
 _text("dtype", "Element type of the tensor, or of the first output of the node")
 _text("tensor", "Name of the tensor")
 _text("producer", "Node that writes the tensor; empty for a graph input or a weight")
@@ -369,7 +372,9 @@ _amount(
     "vector_instruction_share?",
     "Vector instructions over instructions; on AMD from Zen 4 an upper bound: a fused multiply-add counts as two",
 )
-_amount("counted_share?", "Smallest share of window_s in which a counter was active; below 1 it is extrapolated")
+_amount(
+    "counted_share?", "Smallest share of window_s in which a counter was active; below 1, its count is extrapolated"
+)
 
 # --- the operating system's events ----------------------------------------------------------------------------------
 _count("event_index", "Position of the event in time")

@@ -42,7 +42,9 @@ class Provenance:
     tools: dict[str, str] = field(default_factory=dict)
     reads: dict[str, str] = field(default_factory=dict)  # SHA-256 of every file of the folder that was read
     notes: list[str] = field(default_factory=list)
-    incomplete: list[str] = field(default_factory=list)  # what the artifact lacks, one reason each
+    incomplete: list[str] = field(
+        default_factory=list
+    )  # what the artifact lacks, one reason each; empty for a complete one
     imported: dict[str, Any] = field(default_factory=dict)  # files recorded elsewhere, and the facts in them
     sha256: str = ""
     format_version: int = FORMAT_VERSION

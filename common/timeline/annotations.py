@@ -51,10 +51,11 @@ def _executed_texts(rows: Sequence[OpRooflineRow], energy_uj: Mapping[str, float
 
 def model_texts(nodes: Sequence[OpRooflineRow]) -> Texts:
     """Return the time that no node of the model's graph has: that of inserted nodes, and the gap."""
-    sums = {"inserted_nodes_latency_us": 0.0, "gap_us": 0.0}
+    names = {"inserted": "inserted_nodes_latency_us", "gap": "gap_us"}
+    sums = dict.fromkeys(names.values(), 0.0)
     for row in nodes:
-        if row["row_kind"] in ("inserted", "gap"):
-            sums["gap_us" if row["row_kind"] == "gap" else "inserted_nodes_latency_us"] += row["node_latency_us"] or 0.0
+        if row["row_kind"] in names:
+            sums[names[row["row_kind"]]] += row["node_latency_us"] or 0.0
     return _texts(sums, sums)
 
 

@@ -115,9 +115,11 @@ def events(trace: ChromeTrace) -> Iterator[Event]:
 
 def _named(kind: str, place: Place, name: str) -> Iterator[Event]:
     """Yield the name of a process or a thread, and its order: that of its number."""
-    at: Event = {"pid": place[0], "tid": place[1]}
+    process, thread = place
+    at: Event = {"pid": process, "tid": thread}
+    number = thread if kind == "thread" else process
     yield {"ph": "M", "name": f"{kind}_name", **at, "args": {"name": name}}
-    yield {"ph": "M", "name": f"{kind}_sort_index", **at, "args": {"sort_index": place[kind == "thread"]}}
+    yield {"ph": "M", "name": f"{kind}_sort_index", **at, "args": {"sort_index": number}}
 
 
 def _complete(part: Slice, category: str, place: Place) -> Event:
