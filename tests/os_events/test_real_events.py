@@ -236,12 +236,13 @@ def test_what_was_lost_is_what_the_kernel_counted(one_processor, competitor):
     mine = [event for event in recording.events if event.thread_id == own and start_s <= event.time_s <= end_s]
     counted = switches - switches_before
     assert counted >= 11
-    longest_us = max(event.lost_us for event in mine)
     # What the kernel hides is counted apart.
     assert 0 <= counted - sum(event.event_kind == "preempted" for event in mine) <= recording.trace.unseen_count
     # The kernel books a wait a while before it traces the switch, longer if the hypervisor takes the processor then.
-    apart_us = 20 * counted + longest_us * recording.trace.unseen_count
-    assert sum(event.lost_us for event in mine) == pytest.approx(waited_us - waited_before_us, rel=0.02, abs=apart_us)
+    seen_us, all_us = sum(event.lost_us for event in mine), waited_us - waited_before_us
+    assert seen_us <= 1.02 * all_us + 20 * counted
+    if not recording.trace.unseen_count:  # a hidden wait may be of any length
+        assert seen_us == pytest.approx(all_us, rel=0.02, abs=20 * counted)
     assert recording.trace.lost_count == 0
 
 
